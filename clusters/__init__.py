@@ -1,0 +1,1 @@
+"""Where a run happens: providers, components, nodes."""

@@ -1,0 +1,127 @@
+"""The seam between a run and where it happens: providers make clusters, checks use them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Told how a bring-up goes."""
+
+    def components(self, phase: str, done: int, total: int, text: str) -> None:
+        """A step of getting the programs; see `clusters.components.Progress`."""
+
+    def reached(self, phase: str, seconds: float) -> None:
+        """A phase of the bring-up was reached, so many seconds after its start."""
+
+
+class Profile(enum.StrEnum):
+    """Which gates and API versions a cluster has."""
+
+    GA = "ga"
+    """The release's defaults."""
+    ALPHA = "alpha"
+    """Every DRA gate and API version that the release knows, on."""
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """What to bring up."""
+
+    name: str
+    kubernetes: str = "v1.37.2"
+    profile: Profile = Profile.GA
+    nodes: int = 2
+    """Real nodes: a kubelet and a containerd each."""
+    simulated_nodes: int = 0
+    """Nodes that exist only in the API, kept alive by kwok."""
+    port: int = 0
+    """The API server's port on loopback; 0 takes a free one."""
+    inventory: Path | None = None
+    """Inventory profile of the bundled driver; None takes its default."""
+    ephemeral: bool = False
+    """Made for one run: if that is killed, the next `up` or `down --all` removes it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A real node, as the harness sees it from outside."""
+
+    name: str
+    kubelet_dir: Path
+    """The kubelet's directory on this machine: plugins/, plugins_registry/, device-plugins/."""
+    kubelet_dir_in_node: str
+    """The same directory as the kubelet and the runtime see it."""
+    cdi_dir: Path
+    """Where the node's runtime looks for CDI specs; the same path inside and outside."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that is up, whoever made it."""
+
+    name: str
+    provider: str
+    kubernetes: str
+    profile: Profile
+    kubeconfig: Path
+    """Admin credentials; the file is 0600."""
+    nodes: tuple[Node, ...]
+    directory: Path
+    """Where the provider keeps the cluster's files."""
+    id: str
+    """The mark that every process started for the cluster carries."""
+    driver_kubeconfig: Path
+    """Credentials with the rights of a hosted driver."""
+    seconds: float = 0.0
+    """What the bring-up took."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds from the start at which each phase was reached."""
+
+
+@dataclass(frozen=True)
+class ComponentStatus:
+    """Whether one of a cluster's processes is there."""
+
+    component: str
+    pid: int | None
+    log: Path
+
+
+class ClusterProvider(Protocol):
+    """Makes, finds and removes clusters of one kind."""
+
+    name: str
+
+    def up(self, spec: ClusterSpec, progress: Progress) -> Cluster:
+        """Bring a cluster up and return it when its nodes are Ready.
+
+        Raises:
+            UsageError: the spec can't be met; nothing was started.
+            EnvironmentBlocked: a component did not come up; what was started has been taken down.
+        """
+        ...
+
+    def attach(self, name: str) -> Cluster:
+        """Find a cluster that is up.
+
+        Raises:
+            UsageError: there is no such cluster, naming those that are.
+        """
+        ...
+
+    def down(self, name: str) -> None:
+        """Remove the cluster and everything of it, also after a crash; an unknown name is a UsageError."""
+        ...
+
+    def list(self) -> Sequence[Cluster]:
+        """The clusters that are up or were left half-way."""
+        ...
+
+    def status(self, name: str) -> Sequence[ComponentStatus]:
+        """The cluster's processes."""
+        ...

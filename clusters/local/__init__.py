@@ -1,0 +1,1 @@
+"""Provider local: real Kubernetes as plain processes on this machine."""

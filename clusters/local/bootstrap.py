@@ -1,0 +1,84 @@
+"""What a new cluster gets through its API: roles for its own users, and Ready nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from clusters import processes
+from clusters.local.layout import KUBELET_CLIENT, Layout
+from harness.errors import EnvironmentBlocked
+from harness.kube import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, KubeClient
+from harness.waiting import NotYet, wait_until
+
+_READY_SECONDS = 60.0
+
+DRIVER_RULES: list[dict[str, Any]] = [
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceslices"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+    },
+]
+"""What a hosted driver may do: no write on claims."""
+
+
+def apply(client: KubeClient) -> None:
+    """Give the cluster's own users their rights."""
+    _role(client, "dra-harness-driver", DRIVER_RULES)
+    _bind(client, "dra-harness-driver", "dra-harness-driver", "dra-harness-driver")
+    # Logs and exec: https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/
+    _bind(client, "dra-harness-kubelet-api", "system:kubelet-api-admin", KUBELET_CLIENT)
+
+
+def wait_for_nodes(client: KubeClient, names: Sequence[str], layout: Layout) -> None:
+    """Wait until the nodes are Ready and may take pods.
+
+    Raises:
+        EnvironmentBlocked: a kubelet ended, or the nodes were not Ready in time.
+    """
+
+    def ready() -> bool:
+        for name in names:
+            if processes.main_pid(layout.state.id, f"kubelet/{name}", "kubelet") is None:
+                raise NotYet(f"{name}: no kubelet")
+        nodes = {node["metadata"]["name"]: node for node in client.list(NODES)}
+        for name in names:
+            if name not in nodes:
+                raise NotYet(f"{name} is not registered")
+            conditions = {c["type"]: c for c in nodes[name].get("status", {}).get("conditions", ())}
+            if conditions.get("Ready", {}).get("status") != "True":
+                raise NotYet(f"{name}: {conditions.get('Ready', {}).get('message', 'no condition')}")
+            if taints := nodes[name]["spec"].get("taints"):
+                raise NotYet(f"{name}: tainted {[taint['key'] for taint in taints]}")
+        return True
+
+    try:
+        wait_until(ready, _READY_SECONDS, "all nodes to be Ready", interval=0.05)
+    except AssertionError as error:
+        logs = "\n".join(processes.tail(layout.log(f"kubelet/{name}"), 5) for name in names)
+        raise EnvironmentBlocked(f"{error}\n{logs}") from error
+
+
+def _role(client: KubeClient, name: str, rules: list[dict[str, Any]]) -> None:
+    role = {
+        "apiVersion": CLUSTER_ROLES.api_version,
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    }
+    client.create(CLUSTER_ROLES, role)
+
+
+def _bind(client: KubeClient, name: str, role: str, user: str) -> None:
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": CLUSTER_ROLE_BINDINGS.api_version,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    client.create(CLUSTER_ROLE_BINDINGS, binding)

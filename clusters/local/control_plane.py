@@ -1,0 +1,165 @@
+"""etcd, kube-apiserver, kube-controller-manager and kube-scheduler as plain processes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from clusters import processes
+from clusters.local.layout import KUBELET_CLIENT, Layout
+from clusters.local.network import node_address
+from clusters.profiles import feature_gates, gates_flag, runtime_config
+from harness.errors import EnvironmentBlocked
+from harness.kube import ApiError, KubeClient
+from harness.waiting import NotYet, wait_until
+
+SERVICE_CIDR = "10.96.0.0/16"
+
+ETCD = "etcd"
+APISERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+SCHEDULER = "kube-scheduler"
+COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
+
+
+def start(layout: Layout, component: str) -> subprocess.Popen[bytes]:
+    """Start one component of the control plane; all serve on 127.0.0.1 with TLS."""
+    arguments = {
+        ETCD: _etcd,
+        APISERVER: _apiserver,
+        CONTROLLER_MANAGER: _controller_manager,
+        SCHEDULER: _scheduler,
+    }[component](layout)
+    return processes.spawn(
+        [layout.programs[component], *arguments],
+        cluster_id=layout.state.id,
+        component=component,
+        log=layout.log(component),
+    )
+
+
+def wait_for_apiserver(layout: Layout, popen: subprocess.Popen[bytes], deadline: float) -> KubeClient:
+    """Wait until the API server is ready, and connect to it as admin.
+
+    Raises:
+        EnvironmentBlocked: it ended or did not get ready; the end of its log is in the message.
+    """
+    client = KubeClient.from_kubeconfig(layout.kubeconfig("admin"))
+
+    def ready() -> bool:
+        if popen.poll() is not None:
+            raise EnvironmentBlocked(f"{APISERVER} ended: {processes.tail(layout.log(APISERVER))}")
+        try:
+            return client.request("GET", "/readyz", accept="*/*") == "ok"
+        except ApiError as error:
+            raise NotYet(error.message) from error
+        except OSError as error:
+            raise NotYet(error) from error
+        except Exception as error:
+            if type(error).__module__.startswith("urllib3"):
+                raise NotYet(error) from error
+            raise
+
+    try:
+        wait_until(ready, deadline, "the API server to be ready", interval=0.05)
+    except AssertionError as error:
+        raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(APISERVER))}") from error
+    return client
+
+
+def _certificate(layout: Layout, name: str) -> tuple[Path, Path]:
+    return layout.pki / f"{name}.crt", layout.pki / f"{name}.key"
+
+
+def _etcd(layout: Layout) -> list[str]:
+    certificate, key = _certificate(layout, "etcd")
+    ca = layout.pki / "ca.crt"
+    client = f"https://127.0.0.1:{layout.ports.etcd_client}"
+    peer = f"https://127.0.0.1:{layout.ports.etcd_peer}"
+    return [
+        "--name=default",
+        f"--data-dir={layout.state.directory / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        f"--cert-file={certificate}",
+        f"--key-file={key}",
+        f"--trusted-ca-file={ca}",
+        "--client-cert-auth",
+        f"--peer-cert-file={certificate}",
+        f"--peer-key-file={key}",
+        f"--peer-trusted-ca-file={ca}",
+        "--peer-client-cert-auth",
+        "--unsafe-no-fsync",  # the data lives no longer than the cluster
+        "--log-level=warn",
+    ]
+
+
+def _apiserver(layout: Layout) -> list[str]:
+    certificate, key = _certificate(layout, "apiserver")
+    etcd_certificate, etcd_key = _certificate(layout, "apiserver-etcd-client")
+    kubelet_certificate, kubelet_key = _certificate(layout, KUBELET_CLIENT)
+    state = layout.state
+    arguments = [
+        "--bind-address=127.0.0.1",
+        f"--secure-port={layout.ports.apiserver}",
+        # The endpoints of the `kubernetes` service may not be loopback, so they are left alone.
+        f"--advertise-address={node_address(state.slot, 0)}",
+        "--endpoint-reconciler-type=none",
+        f"--etcd-servers=https://127.0.0.1:{layout.ports.etcd_client}",
+        f"--etcd-cafile={layout.pki / 'ca.crt'}",
+        f"--etcd-certfile={etcd_certificate}",
+        f"--etcd-keyfile={etcd_key}",
+        f"--tls-cert-file={certificate}",
+        f"--tls-private-key-file={key}",
+        f"--client-ca-file={layout.pki / 'ca.crt'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--kubelet-certificate-authority={layout.pki / 'ca.crt'}",
+        f"--kubelet-client-certificate={kubelet_certificate}",
+        f"--kubelet-client-key={kubelet_key}",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--service-account-key-file={layout.pki / 'service-account.pub'}",
+        f"--service-account-signing-key-file={layout.pki / 'service-account.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
+        *gates_flag(feature_gates(state.profile, state.kubernetes)),
+    ]
+    if config := runtime_config(state.profile):
+        arguments.append(f"--runtime-config={config}")
+    return arguments
+
+
+def _controller_manager(layout: Layout) -> list[str]:
+    kubeconfig = layout.kubeconfig("controller-manager-client")
+    return [
+        *_client_component(layout, "controller-manager", kubeconfig, layout.ports.controller_manager),
+        "--use-service-account-credentials",
+        f"--service-account-private-key-file={layout.pki / 'service-account.key'}",
+        f"--root-ca-file={layout.pki / 'ca.crt'}",
+        "--controllers=*",
+    ]
+
+
+def _scheduler(layout: Layout) -> list[str]:
+    return _client_component(
+        layout, "scheduler", layout.kubeconfig("scheduler-client"), layout.ports.scheduler
+    )
+
+
+def _client_component(layout: Layout, name: str, kubeconfig: Path, port: int) -> list[str]:
+    certificate, key = _certificate(layout, name)
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        f"--client-ca-file={layout.pki / 'ca.crt'}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--tls-cert-file={certificate}",
+        f"--tls-private-key-file={key}",
+        "--leader-elect=false",
+        *gates_flag(feature_gates(layout.state.profile, layout.state.kubernetes)),
+    ]

@@ -1,0 +1,92 @@
+"""What all parts of a local cluster's bring-up share: its state, programs, credentials and ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusters.local.pki import CertificateAuthority, service_account_keys, write_kubeconfig
+from clusters.local.state import ClusterState
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Loopback ports of a cluster's servers."""
+
+    apiserver: int
+    etcd_client: int
+    etcd_peer: int
+    controller_manager: int
+    scheduler: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A cluster that is being brought up, or changed."""
+
+    state: ClusterState
+    programs: Mapping[str, Path]
+    """Program name -> executable."""
+    ports: Ports
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return f"https://127.0.0.1:{self.ports.apiserver}"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates and keys."""
+        return self.state.directory / "pki"
+
+    def log(self, component: str) -> Path:
+        """Where a component's output goes; a node's are in the node's folder."""
+        return self.state.directory / "logs" / f"{component.replace('/', '-')}.log"
+
+    def kubeconfig(self, user: str) -> Path:
+        """The kubeconfig of one of the cluster's own users."""
+        return self.state.directory / f"{user}.kubeconfig"
+
+
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+
+
+def write_credentials(layout: Layout, node_addresses: Mapping[str, str]) -> None:
+    """Issue every certificate and kubeconfig of the cluster.
+
+    The users and groups are those of https://kubernetes.io/docs/setup/best-practices/certificates/.
+    """
+    authority = CertificateAuthority(layout.pki)
+    service_account_keys(layout.pki)
+    loopback = ("127.0.0.1", "localhost")
+    authority.issue("etcd", "etcd", hosts=loopback)
+    authority.issue("apiserver-etcd-client", "kube-apiserver")
+    authority.issue(
+        "apiserver",
+        "kube-apiserver",
+        hosts=(*loopback, "10.96.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+    )
+    authority.issue(KUBELET_CLIENT, KUBELET_CLIENT)
+    authority.issue("controller-manager", "kube-controller-manager", hosts=loopback)
+    authority.issue("scheduler", "kube-scheduler", hosts=loopback)
+    users = {
+        "admin": ("dra-harness-admin", "system:masters"),
+        "controller-manager-client": ("system:kube-controller-manager", ""),
+        "scheduler-client": ("system:kube-scheduler", ""),
+        "kwok-client": ("dra-harness-kwok", ""),
+        "driver-client": ("dra-harness-driver", ""),
+        **{f"kubelet-{node}": (f"system:node:{node}", "system:nodes") for node in node_addresses},
+    }
+    for user, (common_name, organization) in users.items():
+        certificate, key = authority.issue(user, common_name, organization=organization)
+        write_kubeconfig(
+            layout.kubeconfig(user),
+            server=layout.server,
+            ca=authority.certificate,
+            certificate=certificate,
+            key=key,
+            name=f"dra-harness-{layout.state.name}",
+        )
+    for node, address in node_addresses.items():
+        authority.issue(f"kubelet-{node}-server", f"system:node:{node}", hosts=(address, node))

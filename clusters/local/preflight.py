@@ -1,0 +1,84 @@
+"""What must be true before a local cluster is started; every failure is one clear message."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusters.interface import ClusterSpec
+from clusters.local.network import MAX_NODES
+from harness.errors import UsageError
+from harness.settings import state_root
+
+TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2"}
+"""Program on PATH -> the Debian package that has it."""
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+_NEEDED_MIB = 1024
+_MASKED = ("/var/lib", "/var/log", "/run")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `doctor` looked at."""
+
+    subject: str
+    ok: bool
+    message: str
+
+
+def check_machine() -> list[Finding]:
+    """Everything a local cluster needs of the machine, found or not."""
+    return [_root(), _disk(), _state_place(), *_tools()]
+
+
+def require(spec: ClusterSpec) -> None:
+    """Refuse a spec or a machine that can't work.
+
+    Raises:
+        UsageError: naming what is wrong and what was expected.
+    """
+    if not _NAME.fullmatch(spec.name):
+        raise UsageError(
+            f"cluster name {spec.name!r}: expected at most 32 of a-z, 0-9 and -, not at the ends"
+        )
+    if not 1 <= spec.nodes <= MAX_NODES:
+        raise UsageError(f"--nodes {spec.nodes}: expected 1 to {MAX_NODES}")
+    if not 0 <= spec.simulated_nodes <= 5000:
+        raise UsageError(f"--simulated-nodes {spec.simulated_nodes}: expected 0 to 5000")
+    for finding in check_machine():
+        if not finding.ok:
+            raise UsageError(f"{finding.subject}: {finding.message}")
+
+
+def _root() -> Finding:
+    ok = os.geteuid() == 0
+    return Finding(
+        "root", ok, "yes" if ok else "a local cluster needs root (namespaces and mounts); use sudo"
+    )
+
+
+def _disk() -> Finding:
+    place = state_root()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free // 2**20
+    return Finding("disk", free >= _NEEDED_MIB, f"{place} has {free} MiB free, {_NEEDED_MIB} MiB needed")
+
+
+def _state_place() -> Finding:
+    real = Path(os.path.realpath(state_root()))
+    masked = next((top for top in _MASKED if real.is_relative_to(os.path.realpath(top))), None)
+    message = f"{real} is inside {masked}, which a node replaces by its own; set DRA_HARNESS_STATE elsewhere"
+    return Finding("state directory", masked is None, message if masked else str(real))
+
+
+def _tools() -> list[Finding]:
+    findings = []
+    for tool, package in TOOLS.items():
+        path = shutil.which(tool)
+        findings.append(Finding(tool, path is not None, path or f"not on PATH: apt-get install {package}"))
+    return findings

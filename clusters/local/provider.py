@@ -1,0 +1,177 @@
+"""Provider `local`: brings real Kubernetes up as processes, and takes all of it away again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import filelock
+
+from clusters import driver_host, processes
+from clusters.components import CONTROL_PLANE, NODE, SIMULATION, ComponentSource
+from clusters.components.image import write_archive
+from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
+from clusters.local import bootstrap, control_plane, network, preflight, state, sysctls, teardown
+from clusters.local.layout import Layout, Ports, write_credentials
+from clusters.local.node import LocalNode
+from harness.errors import UsageError
+from harness.kube import KubeClient
+
+_APISERVER_SECONDS = 60.0
+
+
+class LocalProvider:
+    """Clusters made of plain processes on this machine."""
+
+    name = "local"
+
+    def __init__(self, source: ComponentSource) -> None:
+        self._source = source
+        self._locks: list[filelock.BaseFileLock] = []
+
+    def up(self, spec: ClusterSpec, progress: Progress) -> Cluster:
+        """Bring a cluster up: control plane, real nodes, the bundled driver with its slices published."""
+        preflight.require(spec)
+        if spec.port:
+            network.require_port(spec.port)
+        if spec.inventory:
+            driver_host.check_inventory(spec.inventory)
+        teardown.sweep()
+        _require_free_name(spec.name)
+        wanted = (*CONTROL_PLANE, *NODE, *(SIMULATION if spec.simulated_nodes else ()))
+        programs = self._source.ensure(wanted, spec.kubernetes, progress.components)
+        layout = self._reserve(spec, programs)
+        try:
+            return _BringUp(spec, layout, progress).run()
+        except BaseException:
+            teardown.remove(layout.state)
+            raise
+
+    def attach(self, name: str) -> Cluster:
+        """Find a cluster that is up."""
+        found = state.load(name)
+        if not found.ready:
+            raise UsageError(f"cluster {name!r} did not come up; `dra-harness down {name}` cleans it")
+        return found.cluster()
+
+    def down(self, name: str) -> None:
+        """Remove a cluster and everything of it."""
+        teardown.remove(state.load(name))
+
+    def list(self) -> Sequence[Cluster]:
+        """All local clusters of this user, also those left half-way."""
+        return [found.cluster() for found in state.load_all()]
+
+    def status(self, name: str) -> Sequence[ComponentStatus]:
+        """The processes that the cluster should have, and where they log."""
+        found = state.load(name)
+        expected = [*control_plane.COMPONENTS]
+        expected += [f"{program}/{node}" for node in found.nodes for program in ("containerd", "kubelet")]
+        logs = found.directory / "logs"
+        return [
+            ComponentStatus(
+                component=component,
+                pid=processes.main_pid(found.id, component, component.split("/")[0]),
+                log=logs / f"{component.replace('/', '-')}.log",
+            )
+            for component in expected
+        ]
+
+    def _reserve(self, spec: ClusterSpec, programs: Mapping[str, Path]) -> Layout:
+        """Take a name, an id and an address block, and write them down, before anything is started."""
+        with state.machine_lock():
+            _require_free_name(spec.name)
+            slot = network.free_slot({found.slot for found in state.load_all()})
+            sysctls.remember()
+            reserved = state.ClusterState(
+                id=state.new_id(),
+                name=spec.name,
+                kubernetes=spec.kubernetes,
+                profile=spec.profile,
+                nodes=tuple(f"node-{index}" for index in range(1, spec.nodes + 1)),
+                slot=slot,
+            )
+            state.save(reserved)
+            self._locks.append(state.maker_lock(reserved))
+            self._locks[-1].acquire()
+        apiserver, *others = network.free_ports(5)
+        return Layout(reserved, programs, Ports(spec.port or apiserver, *others))
+
+
+def _require_free_name(name: str) -> None:
+    if any(found.name == name for found in state.load_all()):
+        raise UsageError(
+            f"a local cluster named {name!r} exists; choose another name, or first `dra-harness down {name}`"
+        )
+
+
+class _BringUp:
+    """One bring-up, phase by phase; what doesn't depend on each other runs side by side."""
+
+    def __init__(self, spec: ClusterSpec, layout: Layout, progress: Progress) -> None:
+        self._spec = spec
+        self._layout = layout
+        self._progress = progress
+        self._started = time.monotonic()
+        self._phases: dict[str, float] = {}
+        ports = network.free_ports(2 * spec.nodes)
+        self._nodes = [
+            LocalNode(layout, index + 1, ports[2 * index], ports[2 * index + 1])
+            for index in range(spec.nodes)
+        ]
+
+    def run(self) -> Cluster:
+        layout = self._layout
+        write_credentials(layout, {node.name: node.address for node in self._nodes})
+        for node in self._nodes:
+            network.add_address(layout.state.id, node.address)
+            node.prepare()
+        control_plane.start(layout, control_plane.ETCD)
+        apiserver = control_plane.start(layout, control_plane.APISERVER)
+        self._reached("processes started")
+        with ThreadPoolExecutor(thread_name_prefix="up") as pool:
+            runtimes = [pool.submit(self._start_runtime, node) for node in self._nodes]
+            client = control_plane.wait_for_apiserver(layout, apiserver, _APISERVER_SECONDS)
+            self._reached("API server ready")
+            bootstrap.apply(client)
+            control_plane.start(layout, control_plane.CONTROLLER_MANAGER)
+            control_plane.start(layout, control_plane.SCHEDULER)
+            for runtime in runtimes:
+                runtime.result()
+            self._reached("runtimes ready")
+        for node in self._nodes:
+            node.start_kubelet()
+        return self._finish(client)
+
+    def _start_runtime(self, node: LocalNode) -> None:
+        node.start_init()
+        node.start_containerd()
+        archive = write_archive(self._layout.programs["pod"], node.directory / "images.tar")
+        node.import_image(archive)
+        archive.unlink()
+
+    def _finish(self, client: KubeClient) -> Cluster:
+        cluster = self._layout.state.cluster()
+        driver, popen = driver_host.start_bundled(cluster, self._spec.inventory)
+        bootstrap.wait_for_nodes(client, [node.name for node in self._nodes], self._layout)
+        self._reached("nodes Ready")
+        driver_host.wait_for_bundled(driver, popen, client)
+        self._reached("slices published")
+        ready = self._layout.state.model_copy(
+            update={
+                "ready": True,
+                "kept": not self._spec.ephemeral,
+                "driver": driver_host.BUNDLED_DRIVER,
+                "seconds": round(time.monotonic() - self._started, 2),
+                "phases": self._phases,
+            }
+        )
+        state.save(ready)
+        return ready.cluster()
+
+    def _reached(self, phase: str) -> None:
+        seconds = round(time.monotonic() - self._started, 2)
+        self._phases[phase] = seconds
+        self._progress.reached(phase, seconds)

@@ -1,0 +1,48 @@
+"""Machine-wide settings that a kubelet or a CNI plugin changes: remembered before, put back after."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from clusters.local.state import write_json
+from harness.settings import state_root
+
+_NAMES = (
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+    "net/ipv4/ip_forward",
+)
+"""All but the last are the kubelet's (pkg/kubelet/cm/container_manager_linux.go), that is CNI's."""
+
+
+def remember() -> None:
+    """Keep the values of before the first cluster. Call with the machine lock held."""
+    file = _file()
+    if not file.exists():
+        write_json(file, {name: _path(name).read_text().strip() for name in _NAMES if _path(name).exists()})
+
+
+def restore() -> None:
+    """Put the remembered values back, after the last cluster. Call with the machine lock held."""
+    file = _file()
+    if not file.exists():
+        return
+    for name, value in json.loads(file.read_text()).items():
+        with contextlib.suppress(OSError):  # a setting that we may not write, no component could change
+            if _path(name).read_text().strip() != value:
+                _path(name).write_text(value)
+    file.unlink()
+
+
+def _file() -> Path:
+    return state_root() / "sysctls.json"
+
+
+def _path(name: str) -> Path:
+    return Path("/proc/sys") / name

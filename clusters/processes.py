@@ -1,0 +1,157 @@
+"""A cluster's processes: started with its mark in their environment, found and ended by that mark.
+
+There are no pid files: a pid can be reused, and a harness killed between `fork` and writing one would
+lose the process. The mark is inherited, is there from `exec` on, and names exactly one cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import EnvironmentBlocked
+from harness.waiting import wait_until
+
+CLUSTER = "DRA_HARNESS_CLUSTER"
+COMPONENT = "DRA_HARNESS_COMPONENT"
+
+_WRAPPERS = frozenset({"nsenter", "unshare"})
+
+_children: set[subprocess.Popen[bytes]] = set()
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process that carries a cluster's mark."""
+
+    pid: int
+    component: str
+    program: str
+    """The name of its executable."""
+
+
+def spawn(
+    argv: Sequence[str | Path],
+    *,
+    cluster_id: str,
+    component: str,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, with the mark, appending its output to `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": os.environ.get("HOME", "/"),
+        CLUSTER: cluster_id,
+        COMPONENT: component,
+        **(env or {}),
+    }
+    with log.open("ab") as output:
+        popen = subprocess.Popen(
+            [str(arg) for arg in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    _children.add(popen)
+    return popen
+
+
+def find(cluster_id: str, component: str | None = None) -> list[Process]:
+    """All live processes with the cluster's mark, or those of one component."""
+    mark = f"{CLUSTER}={cluster_id}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        process = _read(entry, mark)
+        if process and (component is None or process.component == component):
+            found.append(process)
+    return found
+
+
+def _read(entry: Path, mark: bytes) -> Process | None:
+    try:
+        variables = (entry / "environ").read_bytes().split(b"\0")
+        if mark not in variables:
+            return None
+        program = os.path.basename(os.readlink(entry / "exe"))  # noqa: PTH115, PTH119 - "(deleted)" stays text
+    except (OSError, ValueError):
+        return None  # it ended, or is a kernel thread
+    prefix = f"{COMPONENT}=".encode()
+    component = next((v[len(prefix) :].decode() for v in variables if v.startswith(prefix)), "")
+    return Process(int(entry.name), component, program)
+
+
+def main_pid(cluster_id: str, component: str, program: str) -> int | None:
+    """The pid of a component's program itself, not of a wrapper around it or a shim below it."""
+    pids = [p.pid for p in find(cluster_id, component) if p.program == program]
+    return min(pids) if pids else None
+
+
+def kill(cluster_id: str, component: str | None = None, *, grace: float = 0.0) -> None:
+    """End the cluster's processes (or one component's), and wait until they are gone.
+
+    Args:
+        cluster_id: the mark.
+        component: only processes of this component.
+        grace: seconds between SIGTERM and SIGKILL; 0 kills at once.
+
+    Raises:
+        EnvironmentBlocked: a process outlives SIGKILL by 20 s (stuck in the kernel).
+    """
+    if grace:
+        _signal(find(cluster_id, component), signal.SIGTERM)
+        try:
+            wait_until(lambda: _gone(cluster_id, component), grace, "processes to stop", interval=0.02)
+        except AssertionError:
+            pass
+        else:
+            return
+
+    def killed() -> bool:
+        _signal(find(cluster_id, component), signal.SIGKILL)
+        return _gone(cluster_id, component)
+
+    try:
+        wait_until(killed, 20, f"processes of {component or 'the cluster'} to be gone", interval=0.02)
+    except AssertionError as error:
+        raise EnvironmentBlocked(str(error)) from error
+
+
+def _gone(cluster_id: str, component: str | None) -> bool:
+    _reap_children()
+    return not find(cluster_id, component)
+
+
+def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
+    for process in processes:
+        # A wrapper dies with its child; --kill-child of unshare takes the whole node down at once.
+        if number is signal.SIGTERM and process.program in _WRAPPERS:
+            continue
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _reap_children() -> None:
+    """Collect ended children of this process, so that they don't stay as zombies while it lives."""
+    for popen in list(_children):
+        if popen.poll() is not None:
+            _children.discard(popen)
+
+
+def tail(log: Path, lines: int = 12) -> str:
+    """The last lines of a log, for an error message."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(no log)"

@@ -1,0 +1,275 @@
+"""Kubernetes objects as plain JSON, over the official client's connection and credentials.
+
+The typed models of the client drop fields newer than themselves; a harness for release candidates must
+not, so objects are dicts as the API server sends them.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes.client
+import kubernetes.config
+import urllib3
+
+from harness.errors import UsageError
+
+Object = dict[str, Any]
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class ApiError(Exception):
+    """The API server refused: its status code, reason and message."""
+
+    def __init__(self, method: str, path: str, status: int, body: str) -> None:
+        try:
+            parsed = json.loads(body)
+        except ValueError:
+            parsed = {}
+        self.status = status
+        self.reason: str = parsed.get("reason", "") if isinstance(parsed, dict) else ""
+        self.message: str = parsed.get("message", body) if isinstance(parsed, dict) else body
+        super().__init__(f"{method} {path}: {status} {self.reason}: {self.message}")
+
+
+class Resource:
+    """One kind of object: where it lives in the API."""
+
+    def __init__(self, api_version: str, plural: str, *, namespaced: bool) -> None:
+        self.api_version = api_version
+        self.plural = plural
+        self.namespaced = namespaced
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
+        """The URL path of the collection, or of one object."""
+        parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/" + "/".join(parts)
+
+
+NAMESPACES = Resource("v1", "namespaces", namespaced=False)
+NODES = Resource("v1", "nodes", namespaced=False)
+PODS = Resource("v1", "pods", namespaced=True)
+EVENTS = Resource("v1", "events", namespaced=True)
+SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", namespaced=True)
+RESOURCE_QUOTAS = Resource("v1", "resourcequotas", namespaced=True)
+DEPLOYMENTS = Resource("apps/v1", "deployments", namespaced=True)
+DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
+RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims", namespaced=True)
+RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "resourceclaimtemplates", namespaced=True)
+RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
+ADMISSION_POLICIES = Resource(
+    "admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False
+)
+ADMISSION_BINDINGS = Resource(
+    "admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False
+)
+
+
+class KubeClient:
+    """A small JSON client. Thread-safe: one connection pool underneath."""
+
+    def __init__(self, api_client: Any, *, timeout: float = 30.0) -> None:
+        self._api = api_client
+        self._timeout = timeout
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path, context: str | None = None, *, timeout: float = 30.0) -> KubeClient:
+        """Connect with the credentials of a kubeconfig file.
+
+        Raises:
+            UsageError: if the file can't be read or has no such context.
+        """
+        try:
+            api = kubernetes.config.new_client_from_config(str(path), context=context)
+        except (kubernetes.config.ConfigException, OSError) as error:
+            raise UsageError(f"{path}: not a usable kubeconfig: {error}") from error
+        return cls(api, timeout=timeout)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> str:
+        """Send one request and return the body.
+
+        Raises:
+            ApiError: for any status of 400 and above.
+        """
+        response = self._send(method, path, body, query, content_type, accept, timeout=self._timeout)
+        try:
+            text: str = response.data.decode()
+        finally:
+            response.release_conn()
+        if response.status >= 400:
+            raise ApiError(method, path, response.status, text)
+        return text
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, Any] | None,
+        content_type: str,
+        accept: str,
+        *,
+        timeout: float,
+        stream: bool = False,
+    ) -> Any:
+        configuration = self._api.configuration
+        headers = {"Accept": accept, "User-Agent": "dra-harness"}
+        payload = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            payload = body if isinstance(body, str | bytes) else json.dumps(body)
+        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, payload)
+        pool: Any = self._api.rest_client.pool_manager
+        url = configuration.host + path
+        if query:
+            url += "?" + urllib.parse.urlencode(query)
+        return pool.request(
+            method,
+            url,
+            body=payload,
+            headers=headers,
+            timeout=urllib3.Timeout(connect=10.0, read=timeout),
+            preload_content=not stream,
+            retries=False,
+        )
+
+    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """Read one object."""
+        return _object(self.request("GET", resource.path(namespace, name)))
+
+    def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+        """Read one object, or None if it isn't there."""
+        try:
+            return self.get(resource, name, namespace)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(
+        self, resource: Resource, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> list[Object]:
+        """List objects, over all namespaces if none is given."""
+        query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+        items: list[Object] = _object(self.request("GET", resource.path(namespace), query=query))["items"]
+        return items
+
+    def create(
+        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+    ) -> Object:
+        """Create an object and return it as stored."""
+        query = {"dryRun": "All"} if dry_run else None
+        return _object(self.request("POST", resource.path(namespace), body=obj, query=query))
+
+    def replace(
+        self, resource: Resource, obj: Object, namespace: str | None = None, *, subresource: str = ""
+    ) -> Object:
+        """PUT an object over the stored one."""
+        path = resource.path(namespace, obj["metadata"]["name"], subresource)
+        return _object(self.request("PUT", path, body=obj))
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        content_type: str = MERGE_PATCH,
+        query: Mapping[str, Any] | None = None,
+    ) -> Object:
+        """Patch an object; a JSON merge patch unless told otherwise."""
+        path = resource.path(namespace, name, subresource)
+        return _object(self.request("PATCH", path, body=patch, content_type=content_type, query=query))
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete an object; one that is already gone is fine."""
+        query = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        try:
+            self.request("DELETE", resource.path(namespace, name), query=query)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:
+        """A container's log, through the API server and the kubelet."""
+        query: dict[str, Any] = {"container": container} if container else {}
+        if previous:
+            query["previous"] = "true"
+        return self.request("GET", PODS.path(namespace, pod, "log"), query=query, accept="*/*")
+
+    def metrics(self) -> str:
+        """The API server's own metrics, as text."""
+        return self.request("GET", "/metrics", accept="*/*")
+
+    def version(self) -> str:
+        """The server's gitVersion, such as v1.37.2."""
+        version: str = _object(self.request("GET", "/version"))["gitVersion"]
+        return version
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        fields: str = "",
+        labels: str = "",
+        seconds: float,
+    ) -> Iterator[Object]:
+        """Yield watch events (`{type, object}`) until the server ends the watch, at most `seconds`."""
+        options = {"resourceVersion": resource_version, "fieldSelector": fields, "labelSelector": labels}
+        query = {"watch": "true", "timeoutSeconds": max(1, int(seconds))}
+        query |= {key: value for key, value in options.items() if value}
+        path = resource.path(namespace)
+        response = self._send(
+            "GET", path, None, query, "", "application/json", timeout=seconds + 5, stream=True
+        )
+        try:
+            if response.status >= 400:
+                raise ApiError("WATCH", path, response.status, response.read().decode())
+            buffer = b""
+            for chunk in response.stream(65536):
+                buffer += chunk
+                *lines, buffer = buffer.split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        yield _object(line)
+        finally:
+            response.close()
+
+
+def _object(text: str | bytes) -> Object:
+    value: Object = json.loads(text)
+    return value

@@ -1,0 +1,25 @@
+"""Where the harness keeps things; each place can be moved by an environment variable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+APP = "dra-harness"
+
+
+def state_root() -> Path:
+    """Clusters that are up: `DRA_HARNESS_STATE`, else the user's state directory."""
+    return Path(os.environ.get("DRA_HARNESS_STATE") or platformdirs.user_state_path(APP)).absolute()
+
+
+def cache_root() -> Path:
+    """Built components: `DRA_HARNESS_CACHE`, else the user's cache directory."""
+    return Path(os.environ.get("DRA_HARNESS_CACHE") or platformdirs.user_cache_path(APP)).absolute()
+
+
+def results_root() -> Path:
+    """Results of runs: `DRA_HARNESS_RESULTS`, else `results/` where the command is run."""
+    return Path(os.environ.get("DRA_HARNESS_RESULTS") or "results").absolute()

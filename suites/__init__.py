@@ -1,0 +1,1 @@
+"""Conformance checks: the requirement catalogue and one folder per area."""
