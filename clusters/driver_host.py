@@ -9,13 +9,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from fake_driver.client import DriverClient
+from fake_driver.client import DevicePluginClient, DriverClient
+from fake_driver.errors import ConfigError
+from fake_driver.inventory.synthetic import load_inventory
 
 from clusters import processes
 from clusters.interface import Cluster, Node
-from harness.errors import EnvironmentBlocked
+from harness.errors import EnvironmentBlocked, UsageError
 from harness.kube import DEVICE_CLASSES, RESOURCE_SLICES, KubeClient
 from harness.waiting import NotYet, wait_until
 
@@ -25,16 +27,16 @@ _START_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class HostedDriver:
-    """A driver process that serves some of a cluster's nodes."""
+class HostedProcess:
+    """A process of the bundled driver's program that serves some of a cluster's nodes."""
 
     name: str
     cluster: Cluster
-    nodes: tuple[Node, ...]
     directory: Path
     """Its settings, control socket and log."""
-    kind: str
-    """The subcommand that it runs: `serve` or `device-plugin`."""
+
+    command: ClassVar[str]
+    """The subcommand that it runs."""
 
     @property
     def control_socket(self) -> Path:
@@ -47,18 +49,20 @@ class HostedDriver:
         return self.directory / "driver.log"
 
     @property
-    def client(self) -> DriverClient:
-        """Its control endpoint."""
-        return DriverClient(self.control_socket)
-
-    @property
     def component(self) -> str:
         """How its process is called in the cluster."""
-        return f"{self.kind}/{self.name}"
+        return f"{self.command}/{self.name}"
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Write its config file."""
+        self.directory.mkdir(parents=True, mode=0o700)
+        config = {"control": {"socket": str(self.control_socket)}, **settings}
+        (self.directory / "config.json").write_text(json.dumps(config, indent=1))
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the process, without waiting for it."""
-        argv = [sys.executable, "-m", "fake_driver", self.kind, "--config", self.directory / "config.json"]
+        config = self.directory / "config.json"
+        argv: list[str | Path] = [sys.executable, "-m", "fake_driver", self.command, "--config", config]
         return processes.spawn(argv, cluster_id=self.cluster.id, component=self.component, log=self.log)
 
     def wait_ready(self, popen: subprocess.Popen[bytes]) -> None:
@@ -84,26 +88,32 @@ class HostedDriver:
 
     def stop(self) -> None:
         """End the process as its own shutdown does, and remove its files."""
-        processes.kill(self.cluster.id, self.component, grace=5)
+        processes.kill(self.cluster.id, self.component, grace=10)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def prepare(
-    cluster: Cluster,
-    name: str,
-    *,
-    kind: str = "serve",
-    nodes: Sequence[Node] | None = None,
-    settings: Mapping[str, Any],
-) -> HostedDriver:
-    """Write a driver's settings into the cluster's folder; `settings` are keys of its config file."""
-    chosen = tuple(cluster.nodes if nodes is None else nodes)
-    directory = cluster.directory / "drivers" / f"{kind}-{name.replace('/', '-')}"
-    directory.mkdir(parents=True, mode=0o700)
-    driver = HostedDriver(name, cluster, chosen, directory, kind)
-    config = {"control": {"socket": str(driver.control_socket)}, **settings}
-    (directory / "config.json").write_text(json.dumps(config, indent=1))
-    return driver
+@dataclass(frozen=True)
+class HostedDriver(HostedProcess):
+    """A DRA driver."""
+
+    command: ClassVar[str] = "serve"
+
+    @property
+    def client(self) -> DriverClient:
+        """Its control endpoint."""
+        return DriverClient(self.control_socket)
+
+
+@dataclass(frozen=True)
+class HostedDevicePlugin(HostedProcess):
+    """A device plugin."""
+
+    command: ClassVar[str] = "device-plugin"
+
+    @property
+    def client(self) -> DevicePluginClient:
+        """Its control endpoint."""
+        return DevicePluginClient(self.control_socket)
 
 
 def node_settings(node: Node) -> dict[str, Any]:
@@ -116,23 +126,50 @@ def node_settings(node: Node) -> dict[str, Any]:
     }
 
 
-def prepare_dra(
+def prepare_driver(
     cluster: Cluster, name: str, *, nodes: Sequence[Node] | None = None, **settings: Any
 ) -> HostedDriver:
-    """Settings of a DRA driver on some nodes (default: all) of the cluster."""
+    """Write the settings of a DRA driver on some nodes (default: all); `settings` are keys of its config."""
+    driver = HostedDriver(name, cluster, cluster.directory / "drivers" / name)
     chosen = cluster.nodes if nodes is None else nodes
     base = {
         "driver": name,
         "kubeconfig": str(cluster.driver_kubeconfig),
         "nodes": [node_settings(node) for node in chosen],
     }
-    return prepare(cluster, name, nodes=chosen, settings={**base, **settings})
+    driver.write_settings({**base, **settings})
+    return driver
+
+
+def prepare_device_plugin(cluster: Cluster, resource: str, counts: Mapping[str, int]) -> HostedDevicePlugin:
+    """Write the settings of a device plugin for `resource`, with so many devices on each named node."""
+    folder = resource.replace("/", "-")
+    plugin = HostedDevicePlugin(resource, cluster, cluster.directory / "drivers" / folder)
+    nodes = [
+        {"name": node.name, "kubeletDir": str(node.kubelet_dir), "count": counts[node.name]}
+        for node in cluster.nodes
+        if node.name in counts
+    ]
+    plugin.write_settings({"resource": resource, "nodes": nodes})
+    return plugin
+
+
+def check_inventory(path: Path) -> None:
+    """Read an inventory profile as the driver does.
+
+    Raises:
+        UsageError: naming the file and key that is wrong, and what was expected.
+    """
+    try:
+        load_inventory(str(path.absolute()), path)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
 
 
 def start_bundled(cluster: Cluster, inventory: Path | None) -> tuple[HostedDriver, subprocess.Popen[bytes]]:
     """Start the driver that every cluster comes with."""
-    settings = {"inventory": str(inventory)} if inventory else {}
-    driver = prepare_dra(cluster, BUNDLED_DRIVER, **settings)
+    settings: dict[str, Any] = {"inventory": str(inventory.absolute())} if inventory else {}
+    driver = prepare_driver(cluster, BUNDLED_DRIVER, **settings)
     return driver, driver.start()
 
 
@@ -142,11 +179,11 @@ def wait_for_bundled(driver: HostedDriver, popen: subprocess.Popen[bytes], clien
 
     def published() -> bool:
         slices = client.list(RESOURCE_SLICES, fields=f"spec.driver={driver.name}")
-        missing = {node.name for node in driver.nodes} - {slice_["spec"].get("nodeName") for slice_ in slices}
+        named = {slice_["spec"].get("nodeName") for slice_ in slices}
+        missing = {node.name for node in driver.cluster.nodes} - named
         if missing:
             raise NotYet(f"no slices of {', '.join(sorted(missing))}")
-        registered = driver.client.status().nodes
-        unknown = [name for name, node in registered.items() if not node.registered]
+        unknown = [node.name for node in driver.client.status().nodes if not node.registered]
         if unknown:
             raise NotYet(f"not registered with the kubelet of {', '.join(unknown)}")
         return True

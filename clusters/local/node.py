@@ -73,7 +73,16 @@ class LocalNode:
         """Start the process that holds the node's namespaces."""
         ready = self.directory / "init-ready"
         binds = {"lib": "/var/lib", "log": "/var/log", "run": "/run"}
-        argv: list[str | Path] = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "--"]
+        argv: list[str | Path] = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--propagation",
+            "private",
+            "--",
+        ]
         argv += [self.layout.programs["node-init"], "--proc", "--ready", ready]
         argv += [f"--bind={self.directory / source}={target}" for source, target in binds.items()]
         popen = self._spawn("node-init", argv)
@@ -143,7 +152,9 @@ class LocalNode:
             timeout=60,
         )
 
-    def _wait(self, probe: Callable[[], bool], popen: subprocess.Popen[bytes], program: str, what: str) -> None:
+    def _wait(
+        self, probe: Callable[[], bool], popen: subprocess.Popen[bytes], program: str, what: str
+    ) -> None:
         log = self.layout.log(self.component(program))
 
         def alive() -> bool:

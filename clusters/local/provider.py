@@ -60,6 +60,10 @@ class LocalProvider:
         """Remove a cluster and everything of it."""
         teardown.remove(state.load(name))
 
+    def sweep(self) -> None:
+        """Remove whatever killed runs left behind."""
+        teardown.sweep()
+
     def list(self) -> Sequence[Cluster]:
         """All local clusters of this user, also those left half-way."""
         return [found.cluster() for found in state.load_all()]
@@ -148,7 +152,8 @@ class _BringUp:
     def _start_runtime(self, node: LocalNode) -> None:
         node.start_init()
         node.start_containerd()
-        archive = write_archive(self._layout.programs["pod"], node.directory / "images.tar")
+        archive = node.directory / "images.tar"
+        write_archive(self._layout.programs["pod"], archive)
         node.import_image(archive)
         archive.unlink()
 

@@ -1,0 +1,127 @@
+"""The commands about clusters: up, down, list, status, logs, kubeconfig."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.console import BringUpProgress, err, out, show
+from cli.options import (
+    ComponentsOption,
+    NodesOption,
+    Output,
+    OutputOption,
+    ProfileOption,
+    SimulatedOption,
+    provider,
+    version_of,
+)
+from clusters.interface import Cluster, ClusterSpec, Profile
+from harness.errors import UsageError
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the cluster.")]
+
+
+def up(
+    name: NameArgument = "default",
+    kubernetes: Annotated[
+        str | None, typer.Option("--kubernetes", help="Kubernetes version, such as v1.37.2.")
+    ] = None,
+    profile: ProfileOption = Profile.GA,
+    nodes: NodesOption = 2,
+    simulated_nodes: SimulatedOption = 0,
+    components: ComponentsOption = None,
+    inventory: Annotated[
+        Path | None, typer.Option(help="Inventory profile (YAML) of the bundled driver.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of the API server; 0 takes a free one.")] = 0,
+) -> None:
+    """Bring a local cluster up, with the bundled driver on every node."""
+    spec = ClusterSpec(
+        name=name,
+        kubernetes=version_of(kubernetes, components),
+        profile=profile,
+        nodes=nodes,
+        simulated_nodes=simulated_nodes,
+        inventory=inventory,
+        port=port,
+    )
+    progress = BringUpProgress()
+    try:
+        cluster = provider(components).up(spec, progress)
+    finally:
+        progress.close()
+    out.print(f"cluster {cluster.name} is up: {cluster.kubernetes}, {len(cluster.nodes)} nodes", markup=False)
+    out.print(f"export KUBECONFIG={cluster.kubeconfig}", markup=False, soft_wrap=True)
+
+
+def down(
+    name: Annotated[str | None, typer.Argument(help="Name of the cluster.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every cluster, and whatever killed runs left behind.")
+    ] = False,
+) -> None:
+    """Take a cluster down; nothing of it stays."""
+    if (name is None) == (not all_):
+        raise UsageError("down: expected the name of a cluster, or --all")
+    local = provider()
+    names = [cluster.name for cluster in local.list()] if all_ else [name or ""]
+    for each in names:
+        started = time.monotonic()
+        local.down(each)
+        out.print(f"cluster {each} is gone ({time.monotonic() - started:.1f} s)", markup=False)
+    if all_:
+        local.sweep()
+        if not names:
+            err.print("no clusters")
+
+
+def list_(output: OutputOption = Output.TABLE) -> None:
+    """List the local clusters."""
+    rows = [_row(cluster) for cluster in provider().list()]
+    show(rows, ["name", "kubernetes", "profile", "nodes", "state", "kubeconfig"], output)
+
+
+def _row(cluster: Cluster) -> dict[str, object]:
+    return {
+        "name": cluster.name,
+        "kubernetes": cluster.kubernetes,
+        "profile": cluster.profile.value,
+        "nodes": len(cluster.nodes),
+        "state": "up" if cluster.seconds else "incomplete",
+        "kubeconfig": str(cluster.kubeconfig),
+    }
+
+
+def status(name: NameArgument = "default", output: OutputOption = Output.TABLE) -> None:
+    """Show the processes of a cluster; exits 3 if one is missing."""
+    rows = [
+        {"component": each.component, "pid": each.pid or "gone", "log": str(each.log)}
+        for each in provider().status(name)
+    ]
+    show(rows, ["component", "pid", "log"], output)
+    if any(row["pid"] == "gone" for row in rows):
+        raise typer.Exit(3)
+
+
+def logs(
+    component: Annotated[
+        str, typer.Argument(help="A component as `status` has it: kubelet/node-1.")
+    ],
+    name: Annotated[str, typer.Option("--cluster", help="Name of the cluster.")] = "default",
+    tail: Annotated[int, typer.Option(help="Only so many last lines; 0 prints everything.")] = 0,
+) -> None:
+    """Print a component's log."""
+    known = {each.component: each.log for each in provider().status(name)}
+    if component not in known:
+        raise UsageError(f"{component!r}: no component of {name}; there are: {', '.join(known)}")
+    lines = known[component].read_text(errors="replace").splitlines()
+    out.print("\n".join(lines[-tail:]), markup=False, soft_wrap=True)
+
+
+def kubeconfig(name: NameArgument = "default") -> None:
+    """Print the path of a cluster's admin kubeconfig."""
+    out.print(str(provider().attach(name).kubeconfig), markup=False, soft_wrap=True)

@@ -1,0 +1,52 @@
+"""Options that several commands share, and what they become."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clusters.components import BuildSource, ComponentSource
+from clusters.components.directory import DirectorySource
+from clusters.interface import Profile
+from clusters.local.provider import LocalProvider
+
+DEFAULT_KUBERNETES = "v1.37.2"
+
+
+class Output(enum.StrEnum):
+    """How a listing is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+KubernetesOption = Annotated[
+    str, typer.Option("--kubernetes", help="Kubernetes version of the cluster, such as v1.37.2.")
+]
+ProfileOption = Annotated[Profile, typer.Option("--profile", help="Which gates and API versions are on.")]
+NodesOption = Annotated[int, typer.Option("--nodes", help="Real nodes: a kubelet and a containerd each.")]
+SimulatedOption = Annotated[
+    int, typer.Option("--simulated-nodes", help="Further nodes that exist only in the API.")
+]
+ComponentsOption = Annotated[
+    Path | None,
+    typer.Option("--components", help="Folder with prebuilt programs; otherwise they are built."),
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
+
+
+def provider(components: Path | None = None) -> LocalProvider:
+    """The provider that the commands use, with programs from a folder or from a build."""
+    source: ComponentSource = DirectorySource(components) if components else BuildSource()
+    return LocalProvider(source)
+
+
+def version_of(kubernetes: str | None, components: Path | None) -> str:
+    """The version to bring up: as asked, else what the prebuilt programs are, else the default."""
+    if kubernetes:
+        return kubernetes
+    return DirectorySource(components).kubernetes_version() if components else DEFAULT_KUBERNETES

@@ -1,0 +1,169 @@
+"""One run from plan to reports: the data flows one way, and everything that happens becomes an event."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import secrets
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.console import BringUpProgress
+from clusters.interface import Cluster, ClusterProvider, ClusterSpec
+from harness import events
+from harness.errors import EnvironmentBlocked, HarnessError
+from harness.journal import Journal, read
+from harness.kube import KubeClient
+from reports.build import build
+from reports.console import ConsoleReporter
+from reports.run import Run
+from suites import checks, engine, plan, target
+from suites.catalogue import load
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the user asked for."""
+
+    terms: Sequence[str]
+    """Areas and requirement IDs."""
+    skip: Sequence[str]
+    spec: ClusterSpec
+    """The cluster to bring up, if none is named."""
+    cluster: str | None
+    """The cluster to use."""
+    keep: bool
+    seed: int
+    parallel: int
+    command: Sequence[str]
+
+
+class Runner:
+    """Carries out one run."""
+
+    def __init__(self, request: RunRequest, provider: ClusterProvider, run_dir: Path) -> None:
+        self._request = request
+        self._provider = provider
+        self._run_dir = run_dir
+        self._journal = Journal(run_dir)
+        self._console = ConsoleReporter()
+        self._started = time.monotonic()
+
+    def run(self) -> int:
+        """Plan, run, report; returns the exit code of the verdict.
+
+        Raises:
+            UsageError: the request can't be; nothing was started.
+        """
+        catalogue = load()
+        selected = catalogue.select(self._request.terms)  # a wrong term ends here, before anything is made
+        attached = self._provider.attach(self._request.cluster) if self._request.cluster else None
+        collected = checks.collect()
+        self._run_dir.mkdir(parents=True)
+        self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
+        try:
+            self._run_on(attached, collected)
+        except (EnvironmentBlocked, HarnessError) as error:
+            self._emit(events.HarnessFault(at=events.now(), message=str(error)))
+        except KeyboardInterrupt:
+            self._emit(events.HarnessFault(at=events.now(), message="interrupted"))
+        return self._finish()
+
+    def _run_on(self, attached: Cluster | None, collected: Sequence[checks.Check]) -> None:
+        spec = self._request.spec
+        facts = (
+            plan.Target(attached.kubernetes, attached.profile, len(attached.nodes))
+            if attached
+            else plan.Target(spec.kubernetes, spec.profile, spec.nodes)
+        )
+        planned = plan.make(load(), collected, self._request.terms, facts, skip=self._request.skip)
+        self._emit(events.PlanMade(at=events.now(), requirements=planned))
+        to_run = plan.to_run(planned)
+        if not to_run:
+            return
+        cluster = attached or self._bring_up()
+        try:
+            self._emit(_cluster_ready(cluster))
+            target.write_cluster(self._run_dir, cluster)
+            execution = engine.Execution(self._run_dir, self._request.seed, self._request.parallel)
+            engine.execute(to_run, execution, self._console.handle)
+        finally:
+            if attached is None and not self._request.keep:
+                self._take_down(cluster)
+
+    def _bring_up(self) -> Cluster:
+        progress = BringUpProgress()
+        try:
+            return self._provider.up(self._request.spec, progress)
+        finally:
+            progress.close()
+
+    def _take_down(self, cluster: Cluster) -> None:
+        started = time.monotonic()
+        self._provider.down(cluster.name)
+        seconds = round(time.monotonic() - started, 2)
+        self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
+
+    def _run_started(self, areas: list[str]) -> events.RunStarted:
+        commit, dirty = _commit()
+        return events.RunStarted(
+            at=events.now(),
+            run_id=self._run_dir.name,
+            suite_version=importlib.metadata.version("dra-harness"),
+            suite_commit=commit,
+            suite_dirty=dirty,
+            catalogue_digest=load().digest,
+            command=list(self._request.command),
+            seed=self._request.seed,
+            areas=areas,
+        )
+
+    def _finish(self) -> int:
+        exit_code = Run.from_events(read(self._run_dir)).verdict
+        seconds = round(time.monotonic() - self._started, 2)
+        self._emit(events.RunFinished(at=events.now(), exit_code=exit_code, seconds=seconds))
+        build(self._run_dir)
+        self._console.write(Run.from_events(read(self._run_dir)), self._run_dir)
+        return exit_code
+
+    def _emit(self, event: events.Event) -> None:
+        self._journal.append(event)
+        self._console.handle(event)
+
+
+def _cluster_ready(cluster: Cluster) -> events.ClusterReady:
+    return events.ClusterReady(
+        at=events.now(),
+        name=cluster.name,
+        provider=cluster.provider,
+        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
+        profile=cluster.profile,
+        nodes=[node.name for node in cluster.nodes],
+        driver="bundled, one per check",
+        seconds=cluster.seconds,
+        phases=cluster.phases,
+    )
+
+
+def new_run_id() -> str:
+    """A run's id: when it began, and four digits that tell runs of one second apart."""
+    return f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+
+
+def _commit() -> tuple[str | None, bool]:
+    """The commit of the suites and whether they were changed since, where they are in a git checkout."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=here, capture_output=True, text=True, check=True, timeout=10
+        )
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+    except (OSError, subprocess.SubprocessError):
+        return None, False

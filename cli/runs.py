@@ -1,0 +1,123 @@
+"""The commands about runs: plan, run, report."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.console import out, show
+from cli.options import (
+    ComponentsOption,
+    NodesOption,
+    Output,
+    OutputOption,
+    ProfileOption,
+    provider,
+    version_of,
+)
+from cli.runner import Runner, RunRequest, new_run_id
+from clusters.interface import ClusterSpec, Profile
+from harness.errors import UsageError
+from harness.settings import results_root
+from suites import checks
+from suites import plan as planning
+from suites.catalogue import load
+
+TermsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(help="Areas and requirement IDs: extended-resource, ER-10."),
+]
+SkipOption = Annotated[list[str] | None, typer.Option("--skip", help="Areas and IDs to leave out.")]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", help="Use this cluster instead of bringing one up.")
+]
+KubernetesOption = Annotated[
+    str | None, typer.Option("--kubernetes", help="Kubernetes version of the cluster to bring up.")
+]
+
+
+def plan(
+    terms: TermsArgument = None,
+    skip: SkipOption = None,
+    cluster: ClusterOption = None,
+    kubernetes: KubernetesOption = None,
+    profile: ProfileOption = Profile.GA,
+    nodes: NodesOption = 2,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show which requirements would be checked, and why the others would not. Starts nothing."""
+    load().select(terms or ())
+    if cluster:
+        found = provider().attach(cluster)
+        target = planning.Target(found.kubernetes, found.profile, len(found.nodes))
+    else:
+        target = planning.Target(version_of(kubernetes, None), profile, nodes)
+    planned = planning.make(load(), checks.collect(), terms or (), target, skip=skip or ())
+    rows = [
+        {
+            "requirement": each.requirement,
+            "level": each.level,
+            "decision": each.decision or "run",
+            "checks": len(each.checks) if output is Output.TABLE else each.checks,
+            "reason": each.reason,
+        }
+        for each in planned
+    ]
+    show(rows, ["requirement", "level", "decision", "checks", "reason"], output)
+
+
+def run(
+    terms: TermsArgument = None,
+    skip: SkipOption = None,
+    cluster: ClusterOption = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
+    kubernetes: KubernetesOption = None,
+    profile: ProfileOption = Profile.GA,
+    nodes: NodesOption = 2,
+    components: ComponentsOption = None,
+    parallel: Annotated[
+        int, typer.Option("--parallel", "-n", min=1, help="Checks at a time; default 2 per core, 8 at most.")
+    ] = min(8, 2 * (os.cpu_count() or 1)),
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the order of the checks; default random, always printed.")
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="Name of the results folder.")
+    ] = None,
+) -> None:
+    """Run checks on a cluster and write the reports to results/<run id>/."""
+    run_dir = results_root() / (run_id or new_run_id())
+    if run_dir.exists():
+        raise UsageError(f"--run-id {run_dir.name}: {run_dir} exists")
+    request = RunRequest(
+        terms=terms or (),
+        skip=skip or (),
+        spec=ClusterSpec(
+            name=f"run-{secrets.token_hex(3)}",
+            kubernetes=version_of(kubernetes, components),
+            profile=profile,
+            nodes=nodes,
+            ephemeral=not keep,
+        ),
+        cluster=cluster,
+        keep=keep,
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+        parallel=parallel,
+        command=["dra-harness", *sys.argv[1:]],
+    )
+    raise typer.Exit(Runner(request, provider(components), run_dir).run())
+
+
+def report(
+    run_dir: Annotated[Path, typer.Argument(help="Folder of a run, such as results/<run id>.")],
+) -> None:
+    """Write a run's reports again, from its events alone."""
+    from reports.build import build
+
+    for path in build(run_dir):
+        out.print(str(path), markup=False, soft_wrap=True)

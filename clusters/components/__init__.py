@@ -1,0 +1,26 @@
+"""The programs that a local cluster consists of: where they come from, and the pod image.
+
+A provider asks a `ComponentSource` for `Program`s and gets their paths.
+"""
+
+from clusters.components.build import BuildSource
+from clusters.components.directory import DirectorySource
+from clusters.components.image import PAUSE_IMAGE, POD_IMAGE, write_archive
+from clusters.components.interface import ComponentSource, Program, Progress, silent
+from clusters.components.programs import CONTROL_PLANE, NODE, PROGRAMS, SIMULATION
+
+__all__ = [
+    "CONTROL_PLANE",
+    "NODE",
+    "PAUSE_IMAGE",
+    "POD_IMAGE",
+    "PROGRAMS",
+    "SIMULATION",
+    "BuildSource",
+    "ComponentSource",
+    "DirectorySource",
+    "Program",
+    "Progress",
+    "silent",
+    "write_archive",
+]

@@ -1,0 +1,122 @@
+"""Component source `build`: compiles the pinned modules once, into the user's cache.
+
+A build is keyed by everything that decides its outcome, so a changed pin, flag, toolchain or version is
+another build and never an old file. Programs appear in the cache whole, by renaming. One build runs at a
+time; whoever comes meanwhile waits for it. What an interrupted build had compiled stays in Go's own cache,
+and what it left in the work folder goes with the next build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import filelock
+
+from clusters.components import locations, lock, toolchain
+from clusters.components.compile import Build, compile_programs, require_compiler
+from clusters.components.interface import Module, Program, Progress, silent
+from clusters.components.programs import KUBERNETES_MODULE, OWN_MODULE
+
+
+@dataclasses.dataclass(frozen=True)
+class _Wanted:
+    build: Build
+    programs: Sequence[Program]
+    target: Path
+
+    def missing(self) -> list[Program]:
+        return [program for program in self.programs if not os.access(self.target / program.name, os.X_OK)]
+
+
+class BuildSource:
+    """Builds what isn't in the cache yet.
+
+    Args:
+        cache: folder for what is built; `locations.cache_dir()` if not given.
+    """
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self.cache = cache or locations.cache_dir()
+
+    def ensure(
+        self, programs: Iterable[Program], kubernetes_version: str, progress: Progress = silent
+    ) -> Mapping[str, Path]:
+        """Build what is missing; see `ComponentSource.ensure`.
+
+        From nothing, Kubernetes takes about 6 minutes on two cores and 10 GiB of disk. A version whose
+        go.sum is not part of this release is pinned first (see `lock.lock`).
+        """
+        by_module: dict[Module, list[Program]] = {}
+        for program in programs:
+            by_module.setdefault(program.module, []).append(program)
+        if KUBERNETES_MODULE in by_module:
+            lock.check(kubernetes_version)
+            self._lock_if_needed(kubernetes_version, progress)
+        if not by_module:
+            return {}
+        wanted = self._plan(by_module, kubernetes_version, progress)
+        if any(each.missing() for each in wanted):
+            with self._only_build(progress):
+                to_build = [(each, missing) for each in wanted if (missing := each.missing())]
+                for each, _ in to_build:
+                    require_compiler(each.build.module)
+                for each, missing in to_build:
+                    self._compile(each, missing, progress)
+        return {program.name: each.target / program.name for each in wanted for program in each.programs}
+
+    def _lock_if_needed(self, version: str, progress: Progress) -> None:
+        directory = lock.directory_of(version, self.cache)
+        if not (directory / "go.sum").exists():
+            with self._only_build(progress):
+                if not (directory / "go.sum").exists():
+                    text = f"Kubernetes {version} is not locked in this release: pinned on this first use"
+                    progress("lock", 0, 1, text)
+                    lock.lock(version, directory, cache=self.cache, progress=progress)
+
+    def _plan(
+        self, by_module: Mapping[Module, Sequence[Program]], kubernetes_version: str, progress: Progress
+    ) -> list[_Wanted]:
+        sources = {module: self._source(module, kubernetes_version) for module in by_module}
+        directives = [toolchain.go_directive(source / "go.mod") for source in sources.values()]
+        go = toolchain.find(max(directives, key=toolchain.order), self.cache, progress)
+        wanted = []
+        for module, programs in by_module.items():
+            version = kubernetes_version if module == KUBERNETES_MODULE else ""
+            build = Build(module, version, sources[module], go)
+            wanted.append(_Wanted(build, programs, self.cache / "programs" / build.key))
+        return wanted
+
+    def _source(self, module: Module, kubernetes_version: str) -> Path:
+        if module == KUBERNETES_MODULE:
+            return lock.directory_of(kubernetes_version, self.cache)
+        return locations.OWN_PROGRAMS if module == OWN_MODULE else locations.MODULES / module.name
+
+    @contextlib.contextmanager
+    def _only_build(self, progress: Progress) -> Iterator[None]:
+        self.cache.mkdir(parents=True, exist_ok=True)
+        file_lock = filelock.FileLock(self.cache / "build.lock")
+        try:
+            file_lock.acquire(timeout=0)
+        except filelock.Timeout:
+            progress("wait", 0, 0, f"another run is building in {self.cache}: waiting for it")
+            file_lock.acquire()
+        try:
+            shutil.rmtree(self.cache / "tmp", ignore_errors=True)
+            yield
+        finally:
+            file_lock.release()
+
+    def _compile(self, wanted: _Wanted, missing: Sequence[Program], progress: Progress) -> None:
+        work_root = self.cache / "tmp"
+        work_root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=work_root, ignore_cleanup_errors=True) as work:
+            output = compile_programs(wanted.build, missing, Path(work), progress)
+            wanted.target.mkdir(parents=True, exist_ok=True)
+            for program in missing:
+                (output / program.name).rename(wanted.target / program.name)

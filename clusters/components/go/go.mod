@@ -1,0 +1,3 @@
+module dra-harness.local/programs
+
+go 1.26.0

@@ -1,0 +1,100 @@
+"""The harness's container images, packed from one static program without a container engine or a registry.
+
+Format: an OCI image layout (image-spec v1.1) in a tar archive, as `ctr images import` and
+`kind load image-archive` read it. The same program always packs to the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+
+POD_IMAGE = "dra-harness.dev/pod:v1"
+"""Reports what it was given, then waits or exits as its arguments say (see `go/cmd/pod`)."""
+
+PAUSE_IMAGE = "dra-harness.dev/pause:v1"
+"""The sandbox container's image: the same program, waiting."""
+
+_ENTRYPOINTS = {POD_IMAGE: ["/pod"], PAUSE_IMAGE: ["/pod", "pause"]}
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+Descriptor = dict[str, Any]
+
+
+def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
+    """Pack `POD_IMAGE` and `PAUSE_IMAGE` into one archive.
+
+    Args:
+        pod: the static program `pod`.
+        archive: written whole, replacing what was there.
+        machine: what the program runs on, as `platform.machine()` says it; this machine if not given.
+
+    Raises:
+        UsageError: for a machine that is neither x86_64 nor aarch64.
+    """
+    machine = machine or platform.machine()
+    if machine not in _ARCHITECTURES:
+        raise UsageError(
+            f"machine {machine!r}: the pod image is made for {' and '.join(_ARCHITECTURES)} only"
+        )
+    target = {"architecture": _ARCHITECTURES[machine], "os": "linux"}
+    blobs: dict[str, bytes] = {}
+    layer = _tar({"pod": (pod.read_bytes(), 0o755)})
+    manifests = [_manifest(name, layer, target, blobs) for name in _ENTRYPOINTS]
+    index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests}
+    files = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": _json(index)}
+    files |= {f"blobs/sha256/{digest}": blobs[digest] for digest in sorted(blobs)}
+    partial = archive.with_name(archive.name + ".partial")
+    partial.write_bytes(_tar({name: (content, 0o644) for name, content in files.items()}))
+    partial.replace(archive)
+
+
+def _manifest(name: str, layer: bytes, target: dict[str, str], blobs: dict[str, bytes]) -> Descriptor:
+    layer_descriptor = _blob(_LAYER, layer, blobs)
+    config = target | {
+        "config": {"Entrypoint": _ENTRYPOINTS[name]},
+        "rootfs": {"type": "layers", "diff_ids": [layer_descriptor["digest"]]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": _MANIFEST,
+        "config": _blob(_CONFIG, _json(config), blobs),
+        "layers": [layer_descriptor],
+    }
+    annotations = {
+        "io.containerd.image.name": name,
+        "org.opencontainers.image.ref.name": name.rpartition(":")[2],
+    }
+    return _blob(_MANIFEST, _json(manifest), blobs) | {"platform": target, "annotations": annotations}
+
+
+def _blob(media_type: str, content: bytes, blobs: dict[str, bytes]) -> Descriptor:
+    digest = hashlib.sha256(content).hexdigest()
+    blobs[digest] = content
+    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    """An archive of name to (content, mode). `TarInfo` defaults to time 0 and owner 0."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, (content, mode) in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), mode
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()

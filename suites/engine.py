@@ -1,0 +1,98 @@
+"""Runs a plan: pytest in a process of its own, its events in the run's journal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import events
+from harness.errors import HarnessError
+from harness.journal import FILE_NAME, Journal
+from harness.waiting import wait_until
+from suites.checks import ISOLATION, SUITES, base_arguments
+
+_STOP_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the checks are run."""
+
+    run_dir: Path
+    seed: int
+    """Of the order of the checks."""
+    parallel: int
+    """Checks at a time; 1 runs them in one process."""
+
+
+def execute(checks: Sequence[str], execution: Execution, on_event: Callable[[events.Event], None]) -> None:
+    """Run checks by their ids, handing on each event as it is journalled.
+
+    Raises:
+        HarnessError: pytest could not run them.
+        KeyboardInterrupt: passed on after the checks under way have cleaned up.
+    """
+    log = execution.run_dir / "pytest.log"
+    follower = _Follower(execution.run_dir / FILE_NAME, on_event)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            _command(checks, execution),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **ISOLATION},
+        )
+        try:
+            while process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=0.2)
+                follower.drain()
+        except KeyboardInterrupt:
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: process.poll() is not None, _STOP_SECONDS, "the checks to clean up")
+            raise
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    follower.drain()
+    if process.returncode not in (0, 1):
+        message = f"pytest ended with {process.returncode}; see {log.name}"
+        Journal(execution.run_dir).append(events.HarnessFault(at=events.now(), message=message))
+        raise HarnessError(f"{message}:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _command(checks: Sequence[str], execution: Execution) -> list[str]:
+    command = [sys.executable, "-m", "pytest", *base_arguments()]
+    command += [
+        f"--run-dir={execution.run_dir}",
+        f"--alluredir={execution.run_dir / 'allure-results'}",
+        f"--randomly-seed={execution.seed}",
+    ]
+    if execution.parallel > 1:
+        command += ["-n", str(execution.parallel), "--dist", "worksteal", "--max-worker-restart=0"]
+    return [*command, *(str(SUITES / check) for check in checks)]
+
+
+class _Follower:
+    """Reads whole new lines of a journal that another process appends to."""
+
+    def __init__(self, path: Path, on_event: Callable[[events.Event], None]) -> None:
+        self._path = path
+        self._on_event = on_event
+        self._offset = path.stat().st_size
+
+    def drain(self) -> None:
+        """Hand on everything that is there."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            self._on_event(events.parse(line.decode()))

@@ -1,0 +1,91 @@
+"""Which container gets which device: ER-06 and ER-07."""
+
+from __future__ import annotations
+
+from harness.kube import PODS
+from harness.waiting import NotYet, wait_until
+from suites.catalogue import Form
+from suites.devices import allocated, given
+from suites.drivers import Drivers
+from suites.evidence import Observations
+from suites.marks import both_forms, requirement
+from suites.workload import Container, Workloads, pod_manifest
+
+
+@requirement("ER-06", "ER-02")
+@both_forms
+def test_each_container_has_exactly_its_devices(
+    form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
+) -> None:
+    """Init, sidecar and regular containers have what they asked for; an ephemeral one has nothing."""
+    resource = drivers.device_class(drivers.start(devices=6)).resource(form)
+    init = [
+        Container("init", {resource: 1}, args=["--exit", "0"]),
+        Container("sidecar", {resource: 1}, sidecar=True),
+    ]
+    regular = [Container("one", {resource: 1}), Container("two", {resource: 2}), Container("none")]
+    workloads.run(pod_manifest("pod", regular, init=init))
+
+    _attach_ephemeral(workloads, "pod", "debug")
+
+    claim = workloads.special_claim("pod")
+    found = {
+        name: given(workloads.report("pod", name))
+        for name in ("init", "sidecar", "one", "two", "none", "debug")
+    }
+    evidence("devices allocated", allocated(claim))
+    evidence("devices per container", found)
+    assert {name: len(devices) for name, devices in found.items()} == {
+        "init": 1,
+        "sidecar": 1,
+        "one": 1,
+        "two": 2,
+        "none": 0,
+        "debug": 0,
+    }
+    long_lived = [device for name in ("sidecar", "one", "two") for device in found[name]]
+    assert len(long_lived) == len(set(long_lived)), "containers that run side by side share no device"
+    assert set(long_lived) | set(found["init"]) == set(allocated(claim))
+
+
+def _attach_ephemeral(workloads: Workloads, pod: str, name: str) -> None:
+    container = Container(name).manifest()
+    del container["resources"]  # the API allows none in an ephemeral container
+    workloads.kube.patch(
+        PODS,
+        pod,
+        {"spec": {"ephemeralContainers": [container]}},
+        workloads.namespace,
+        subresource="ephemeralcontainers",
+        content_type="application/strategic-merge-patch+json",
+    )
+
+    def running() -> bool:
+        statuses = workloads.get(pod)["status"].get("ephemeralContainerStatuses", [])
+        if not any("running" in status["state"] for status in statuses):
+            raise NotYet(statuses)
+        return True
+
+    wait_until(running, 30, f"ephemeral container {name} to run")
+
+
+@requirement("ER-07", "ER-02")
+@both_forms
+def test_init_containers_reuse_devices(
+    form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
+) -> None:
+    """An init container that ends before the others start has devices that they get afterwards."""
+    resource = drivers.device_class(drivers.start(devices=8)).resource(form)
+    init = [Container(f"init-{index}", {resource: 2}, args=["--exit", "0"]) for index in (0, 1)]
+    regular = [Container("one", {resource: 2}), Container("two", {resource: 2})]
+
+    workloads.run(pod_manifest("pod", regular, init=init))
+
+    claim = workloads.special_claim("pod")
+    found = {each.name: given(workloads.report("pod", each.name)) for each in (*init, *regular)}
+    evidence("devices allocated", allocated(claim))
+    evidence("devices per container", found)
+    assert all(len(devices) == 2 for devices in found.values())
+    assert len(allocated(claim)) == 4, "4 devices serve the pod; the sum over all containers is 8"
+    assert set(found["one"]) & set(found["two"]) == set()
+    assert set(found["init-0"]) | set(found["init-1"]) <= set(found["one"]) | set(found["two"])

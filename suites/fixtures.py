@@ -1,0 +1,74 @@
+"""The fixtures of the checks: cluster, client, names, namespace, drivers, workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.interface import Cluster
+from harness.kube import NAMESPACES, SERVICE_ACCOUNTS, KubeClient
+from harness.waiting import wait_until
+from suites import target
+from suites.drivers import Drivers
+from suites.evidence import evidence
+from suites.naming import LABEL, Names
+from suites.workload import Workloads
+
+__all__ = ["cluster", "drivers", "evidence", "kube", "names", "namespace", "workloads"]
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config) -> Cluster:
+    """The cluster that the run is against."""
+    run_dir: Path | None = pytestconfig.getoption("--run-dir")
+    if run_dir is None:
+        raise pytest.UsageError("checks run through `dra-harness run`, which passes --run-dir")
+    return target.read_cluster(run_dir)
+
+
+@pytest.fixture(scope="session")
+def kube(cluster: Cluster) -> KubeClient:
+    """The cluster's API, as admin."""
+    return KubeClient.from_kubeconfig(cluster.kubeconfig)
+
+
+@pytest.fixture
+def names(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Names:
+    """Names of this check's own."""
+    return Names(pytestconfig.getoption("--run-dir").name, request.node.nodeid)
+
+
+@pytest.fixture
+def namespace(kube: KubeClient, names: Names) -> Iterator[str]:
+    """A namespace of this check's own, ready to take pods."""
+    name = names.name()
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {LABEL: names.run_id}},
+    }
+    kube.create(NAMESPACES, manifest)
+    # Pods are refused until the service account controller has made the namespace's default account.
+    wait_until(
+        lambda: kube.find(SERVICE_ACCOUNTS, "default", name), 60, f"the default service account of {name}"
+    )
+    yield name
+    kube.delete(NAMESPACES, name)
+
+
+@pytest.fixture
+def drivers(cluster: Cluster, kube: KubeClient, names: Names) -> Iterator[Drivers]:
+    """Makes drivers and classes for the check."""
+    made = Drivers(cluster, kube, names)
+    yield made
+    made.clear()
+
+
+@pytest.fixture
+def workloads(kube: KubeClient, namespace: str, drivers: Drivers) -> Iterator[Workloads]:
+    """Makes pods for the check. They go before the drivers, which have to unprepare them."""
+    made = Workloads(kube, namespace)
+    yield made
+    made.clear()
