@@ -1,0 +1,35 @@
+# The two commands of the README; each sets up what it needs.
+.PHONY: run test setup setup-test lint unit integration bench flakes
+HARNESS = .venv/bin/dra-harness
+PYTEST = .venv/bin/python -m pytest
+
+run: setup
+	$(HARNESS) run extended-resource
+
+test: setup-test lint unit integration
+
+setup:
+	python3 scripts/setup.py
+
+setup-test:
+	python3 scripts/setup.py --test
+
+lint:
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+unit:
+	$(PYTEST) -n 2 -m "not integration and not browser"
+
+integration:
+	$(PYTEST) -m "integration or browser"
+
+# Speed and memory, as figures; see benchmarks/README.md.
+bench: setup
+	.venv/bin/python -m benchmarks.main_job
+
+# The area ten times in a row: every run must come out the same.
+flakes: setup
+	.venv/bin/python -m benchmarks.flakes

@@ -1,0 +1,62 @@
+"""Fixtures for tests on real clusters. Each session has a state directory of its own, and leaves it empty."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.components import BuildSource
+from clusters.interface import Cluster, ClusterSpec
+from clusters.local.provider import LocalProvider
+from tests.support.commands import Command
+
+
+class Silent:
+    """A bring-up that nobody watches."""
+
+    def components(self, phase: str, done: int, total: int, text: str) -> None:
+        """Nothing is shown."""
+
+    def reached(self, phase: str, seconds: float) -> None:
+        """Nothing is shown."""
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory of the test's own, for this process and for the commands that it runs."""
+    path = tmp_path / "state"
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A local cluster with two nodes, shared by the tests that don't change it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRA_HARNESS_STATE", str(tmp_path_factory.mktemp("clusters")))
+        provider = LocalProvider(BuildSource())
+        cluster = provider.up(ClusterSpec(name="shared", ephemeral=True), Silent())
+        yield cluster
+        provider.down("shared")
+
+
+@pytest.fixture
+def dra_harness(tmp_path: Path) -> Command:
+    """Runs the command line as a user does; results go to the test's folder."""
+
+    def command(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            env={"DRA_HARNESS_RESULTS": str(tmp_path / "results"), **os.environ, "NO_COLOR": "1"},
+        )
+
+    return command
