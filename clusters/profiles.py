@@ -11,6 +11,7 @@ _DRA_GATES = {
     "DRADeviceTaints": 33,
     "DRADeviceTaintRules": 35,
     "DRAExtendedResource": 34,
+    "DRAFractionalCapacityRange": 37,
     "DRAListTypeAttributes": 36,
     "DRANodeAllocatableResources": 36,
     "DRAPartitionableDevices": 33,

@@ -8,6 +8,7 @@ import pytest
 
 from harness.events import Evidence
 from harness.kube import Object
+from suites import allure_labels
 
 EVIDENCE: pytest.StashKey[Observations] = pytest.StashKey()
 
@@ -23,6 +24,7 @@ class Observations:
     def __call__(self, title: str, value: Any) -> None:
         """Keep one observation."""
         self.items.append(Evidence(title=title, value=value))
+        allure_labels.attach(title, value)
 
     def claim(self, title: str, claim: Object) -> None:
         """Keep what matters of a ResourceClaim (or another object): no bookkeeping."""

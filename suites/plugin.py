@@ -17,7 +17,7 @@ from harness import events
 from harness.journal import Journal, read
 from harness.redaction import redact
 from harness.results import Result
-from suites import diagnostics, outcome
+from suites import allure_labels, diagnostics, outcome
 from suites.catalogue import load
 from suites.checks import of_item
 from suites.evidence import EVIDENCE, Observations
@@ -43,6 +43,11 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         of_item(item, load())
         outcome.deviation_of(item, load(), "v1.0.0")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell Allure what the check is about."""
+    allure_labels.label(item)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,7 @@ from suites.marks import both_forms, requirement
 from suites.workload import Container, Workloads, pod_manifest
 
 
-@requirement("ER-06", "ER-02")
+@requirement("ER-06")
 @both_forms
 def test_each_container_has_exactly_its_devices(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
@@ -69,7 +69,7 @@ def _attach_ephemeral(workloads: Workloads, pod: str, name: str) -> None:
     wait_until(running, 30, f"ephemeral container {name} to run")
 
 
-@requirement("ER-07", "ER-02")
+@requirement("ER-07")
 @both_forms
 def test_init_containers_reuse_devices(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations

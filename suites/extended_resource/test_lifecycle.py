@@ -30,7 +30,7 @@ _NO_ROOM = ("cannot allocate all claims", "Insufficient", "cannot fit resource")
 CLAIM_COUNT = "count/resourceclaims.resource.k8s.io"
 
 
-@requirement("ER-15", "ER-02")
+@requirement("ER-15")
 @both_forms
 def test_one_pool_for_both_ways_of_asking(
     form: Form,
@@ -78,7 +78,7 @@ def _claim_reference(name: str) -> list[Object]:
     return [{"name": "device", "resourceClaimName": name}]
 
 
-@requirement("ER-16", "ER-02")
+@requirement("ER-16")
 @both_forms
 @pytest.mark.parametrize("end", ["deleted", "Succeeded", "Failed"])
 def test_devices_come_back(
@@ -112,7 +112,7 @@ def test_devices_come_back(
     assert given(workloads.report("next")) == ["gpu-0"], "the only device serves the next pod"
 
 
-@requirement("ER-17", "ER-02")
+@requirement("ER-17")
 @both_forms
 def test_a_refused_claim_leaves_nothing(
     form: Form,
@@ -198,7 +198,7 @@ def allocation_refused(kube: KubeClient, names: Names, namespace: str) -> Iterat
     kube.delete(ADMISSION_POLICIES, name)
 
 
-@requirement("ER-17", "ER-02")
+@requirement("ER-17")
 @both_forms
 def test_a_refused_allocation_leaves_nothing(
     form: Form,
@@ -252,7 +252,7 @@ def _wait_refusing(workloads: Workloads, device_class: DeviceClass) -> None:
     workloads.kube.delete(RESOURCE_CLAIMS, probe["metadata"]["name"], workloads.namespace)
 
 
-@requirement("ER-18", "ER-02")
+@requirement("ER-18")
 @both_forms
 def test_more_than_32_devices_in_one_pod(
     form: Form,
@@ -276,7 +276,7 @@ def test_more_than_32_devices_in_one_pod(
     assert len(given(workloads.report("most"))) == 32
 
 
-@requirement("ER-21", "ER-02")
+@requirement("ER-21")
 @both_forms
 def test_old_clients_do_not_clear_the_status(
     form: Form, drivers: Drivers, workloads: Workloads, kube: KubeClient, evidence: Observations

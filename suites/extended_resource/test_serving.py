@@ -16,7 +16,7 @@ ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 
 
-@requirement("ER-01", "ER-02")
+@requirement("ER-01")
 @both_forms
 def test_an_unchanged_pod_gets_its_devices(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
@@ -55,7 +55,7 @@ def test_the_implicit_name_needs_no_field(
     assert given(workloads.report("pod")) == allocated(claim)
 
 
-@requirement("ER-03", "ER-02")
+@requirement("ER-03")
 @both_forms
 def test_one_claim_per_pod(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
@@ -81,7 +81,7 @@ def test_one_claim_per_pod(
     assert in_containers == allocated(claims[0]), "every device is in exactly one container"
 
 
-@requirement("ER-04", "ER-02")
+@requirement("ER-04")
 @both_forms
 def test_the_claim_says_what_it_is(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
@@ -101,7 +101,7 @@ def test_the_claim_says_what_it_is(
     assert owner["controller"] is True
 
 
-@requirement("ER-05", "ER-02")
+@requirement("ER-05")
 @both_forms
 def test_the_status_maps_containers_to_requests(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
@@ -126,7 +126,7 @@ def test_the_status_maps_containers_to_requests(
     assert mapped == asked, "each container's amounts are the devices of the requests mapped to it"
 
 
-@requirement("ER-08", "ER-02")
+@requirement("ER-08")
 @both_forms
 def test_a_zero_quantity_makes_no_claim(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
@@ -143,7 +143,7 @@ def test_a_zero_quantity_makes_no_claim(
     assert given(workloads.report("pod")) == []
 
 
-@requirement("ER-11", "ER-02")
+@requirement("ER-11")
 @both_forms
 def test_a_pod_older_than_the_class(
     form: Form, drivers: Drivers, names: Names, workloads: Workloads, evidence: Observations
@@ -167,7 +167,7 @@ def test_a_pod_older_than_the_class(
     assert len(given(workloads.report("pod"))) == 1
 
 
-@requirement("ER-19", "ER-02")
+@requirement("ER-19")
 @both_forms
 def test_nodes_do_not_show_dra_capacity(
     form: Form,
@@ -200,7 +200,7 @@ def _node_resources(kube: KubeClient) -> dict[str, set[str]]:
     }
 
 
-@requirement("ER-20", "ER-02")
+@requirement("ER-20")
 @both_forms
 def test_the_driver_prepares_special_claims(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
