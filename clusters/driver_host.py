@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fake_driver.client import DevicePluginClient, DriverClient
+from fake_driver.config import ServeConfig
 from fake_driver.errors import ConfigError
+from fake_driver.inventory.base import Inventory
 from fake_driver.inventory.synthetic import load_inventory
 
 from clusters import processes
@@ -24,6 +26,15 @@ from harness.waiting import NotYet, wait_until
 BUNDLED_DRIVER = "gpu.dra-harness.dev"
 BUNDLED_EXTENDED_RESOURCE = "dra-harness.dev/gpu"
 _START_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """A process just started."""
+
+    popen: subprocess.Popen[bytes]
+    log_offset: int
+    """Where its own output begins: an earlier process may have written to the same log."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,15 @@ class HostedProcess:
         config = {"control": {"socket": str(self.control_socket)}, **settings}
         (self.directory / "config.json").write_text(json.dumps(config, indent=1))
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Started:
         """Start the process, without waiting for it."""
+        logged = self.log.stat().st_size if self.log.exists() else 0
         config = self.directory / "config.json"
         argv: list[str | Path] = [sys.executable, "-m", "fake_driver", self.command, "--config", config]
-        return processes.spawn(argv, cluster_id=self.cluster.id, component=self.component, log=self.log)
+        popen = processes.spawn(argv, cluster_id=self.cluster.id, component=self.component, log=self.log)
+        return Started(popen, logged)
 
-    def wait_ready(self, popen: subprocess.Popen[bytes]) -> None:
+    def wait_ready(self, started: Started) -> None:
         """Wait until it says that it serves (and, for a DRA driver, that its slices are published).
 
         Raises:
@@ -73,9 +86,9 @@ class HostedProcess:
         """
 
         def ready() -> bool:
-            if popen.poll() is not None:
+            if started.popen.poll() is not None:
                 raise EnvironmentBlocked(f"driver {self.name} ended: {processes.tail(self.log)}")
-            return b'"ready": true' in self.log.read_bytes()
+            return b'"ready": true' in self.log.read_bytes()[started.log_offset :]
 
         try:
             wait_until(ready, _START_SECONDS, f"driver {self.name} to be ready", interval=0.02)
@@ -154,28 +167,30 @@ def prepare_device_plugin(cluster: Cluster, resource: str, counts: Mapping[str, 
     return plugin
 
 
-def check_inventory(path: Path) -> None:
-    """Read an inventory profile as the driver does.
+def bundled_inventory(path: Path | None) -> Inventory:
+    """Read an inventory profile as the bundled driver does; None stands for the driver's default.
 
     Raises:
         UsageError: naming the file and key that is wrong, and what was expected.
     """
     try:
-        load_inventory(str(path.absolute()), path)
+        if path is None:
+            return load_inventory(ServeConfig.model_fields["inventory"].default, Path())
+        return load_inventory(str(path.absolute()), path)
     except ConfigError as error:
         raise UsageError(str(error)) from error
 
 
-def start_bundled(cluster: Cluster, inventory: Path | None) -> tuple[HostedDriver, subprocess.Popen[bytes]]:
+def start_bundled(cluster: Cluster, inventory: Path | None) -> tuple[HostedDriver, Started]:
     """Start the driver that every cluster comes with."""
     settings: dict[str, Any] = {"inventory": str(inventory.absolute())} if inventory else {}
     driver = prepare_driver(cluster, BUNDLED_DRIVER, **settings)
     return driver, driver.start()
 
 
-def wait_for_bundled(driver: HostedDriver, popen: subprocess.Popen[bytes], client: KubeClient) -> None:
+def wait_for_bundled(driver: HostedDriver, started: Started, client: KubeClient) -> None:
     """Wait until every node has slices of the bundled driver and the kubelets know it; give it a class."""
-    driver.wait_ready(popen)
+    driver.wait_ready(started)
 
     def published() -> bool:
         slices = client.list(RESOURCE_SLICES, fields=f"spec.driver={driver.name}")

@@ -77,6 +77,8 @@ class Cluster:
     """The mark that every process started for the cluster carries."""
     driver_kubeconfig: Path
     """Credentials with the rights of a hosted driver."""
+    simulated_nodes: int = 0
+    """How many nodes there are besides `nodes` that exist only in the API."""
     seconds: float = 0.0
     """What the bring-up took."""
     phases: dict[str, float] = field(default_factory=dict)

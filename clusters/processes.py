@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,6 @@ def spawn(
     cluster_id: str,
     component: str,
     log: Path,
-    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, with the mark, appending its output to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +48,6 @@ def spawn(
         "HOME": os.environ.get("HOME", "/"),
         CLUSTER: cluster_id,
         COMPONENT: component,
-        **(env or {}),
     }
     with log.open("ab") as output:
         popen = subprocess.Popen(

@@ -14,16 +14,7 @@ from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec
 from clusters.local.provider import LocalProvider
 from tests.support.commands import Command
-
-
-class Silent:
-    """A bring-up that nobody watches."""
-
-    def components(self, phase: str, done: int, total: int, text: str) -> None:
-        """Nothing is shown."""
-
-    def reached(self, phase: str, seconds: float) -> None:
-        """Nothing is shown."""
+from tests.support.progress import Silent
 
 
 @pytest.fixture

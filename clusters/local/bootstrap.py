@@ -27,10 +27,10 @@ DRIVER_RULES: list[dict[str, Any]] = [
 
 def apply(client: KubeClient) -> None:
     """Give the cluster's own users their rights."""
-    _role(client, "dra-harness-driver", DRIVER_RULES)
-    _bind(client, "dra-harness-driver", "dra-harness-driver", "dra-harness-driver")
+    create_role(client, "dra-harness-driver", DRIVER_RULES)
+    bind_role(client, "dra-harness-driver", "dra-harness-driver", "dra-harness-driver")
     # Logs and exec: https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/
-    _bind(client, "dra-harness-kubelet-api", "system:kubelet-api-admin", KUBELET_CLIENT)
+    bind_role(client, "dra-harness-kubelet-api", "system:kubelet-api-admin", KUBELET_CLIENT)
 
 
 def wait_for_nodes(client: KubeClient, names: Sequence[str], layout: Layout) -> None:
@@ -62,7 +62,8 @@ def wait_for_nodes(client: KubeClient, names: Sequence[str], layout: Layout) -> 
         raise EnvironmentBlocked(f"{error}\n{logs}") from error
 
 
-def _role(client: KubeClient, name: str, rules: list[dict[str, Any]]) -> None:
+def create_role(client: KubeClient, name: str, rules: list[dict[str, Any]]) -> None:
+    """Create a ClusterRole."""
     role = {
         "apiVersion": CLUSTER_ROLES.api_version,
         "kind": "ClusterRole",
@@ -72,7 +73,8 @@ def _role(client: KubeClient, name: str, rules: list[dict[str, Any]]) -> None:
     client.create(CLUSTER_ROLES, role)
 
 
-def _bind(client: KubeClient, name: str, role: str, user: str) -> None:
+def bind_role(client: KubeClient, name: str, role: str, user: str) -> None:
+    """Bind a ClusterRole to a user, in all namespaces."""
     group = "rbac.authorization.k8s.io"
     binding = {
         "apiVersion": CLUSTER_ROLE_BINDINGS.api_version,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
+
+import urllib3
 
 from clusters import processes
 from clusters.local.layout import KUBELET_CLIENT, Layout
@@ -11,7 +15,7 @@ from clusters.local.network import node_address
 from clusters.profiles import feature_gates, gates_flag, runtime_config
 from harness.errors import EnvironmentBlocked
 from harness.kube import ApiError, KubeClient
-from harness.waiting import NotYet, wait_until
+from harness.waiting import NotYet, WaitTimeout, wait_until
 
 SERVICE_CIDR = "10.96.0.0/16"
 
@@ -38,33 +42,62 @@ def start(layout: Layout, component: str) -> subprocess.Popen[bytes]:
     )
 
 
-def wait_for_apiserver(layout: Layout, popen: subprocess.Popen[bytes], deadline: float) -> KubeClient:
+def wait_for_apiserver(
+    layout: Layout, started: Mapping[str, subprocess.Popen[bytes]], deadline: float
+) -> KubeClient:
     """Wait until the API server is ready, and connect to it as admin.
 
+    Args:
+        layout: the cluster.
+        started: the processes of etcd and of the API server, by component.
+        deadline: seconds.
+
     Raises:
-        EnvironmentBlocked: it ended or did not get ready; the end of its log is in the message.
+        EnvironmentBlocked: one ended or did not get ready; the end of its log is in the message.
     """
     client = KubeClient.from_kubeconfig(layout.kubeconfig("admin"))
 
     def ready() -> bool:
-        if popen.poll() is not None:
-            raise EnvironmentBlocked(f"{APISERVER} ended: {processes.tail(layout.log(APISERVER))}")
+        for component, popen in started.items():
+            if popen.poll() is not None:
+                raise EnvironmentBlocked(f"{component} ended: {processes.tail(layout.log(component))}")
         try:
             return client.request("GET", "/readyz", accept="*/*") == "ok"
         except ApiError as error:
             raise NotYet(error.message) from error
-        except OSError as error:
+        except (OSError, urllib3.exceptions.HTTPError) as error:
             raise NotYet(error) from error
-        except Exception as error:
-            if type(error).__module__.startswith("urllib3"):
-                raise NotYet(error) from error
-            raise
 
     try:
         wait_until(ready, deadline, "the API server to be ready", interval=0.05)
-    except AssertionError as error:
+    except WaitTimeout as error:
         raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(APISERVER))}") from error
     return client
+
+
+def wait_for_controllers(layout: Layout, deadline: float) -> None:
+    """Wait until the controller manager and the scheduler are healthy.
+
+    Raises:
+        EnvironmentBlocked: one ended or was not healthy in time; the end of its log is in the message.
+    """
+    ports = {CONTROLLER_MANAGER: layout.ports.controller_manager, SCHEDULER: layout.ports.scheduler}
+    with urllib3.PoolManager(ca_certs=str(layout.pki / "ca.crt"), retries=False) as pool:
+        for component, port in ports.items():
+
+            def healthy(component: str = component, port: int = port) -> bool:
+                if processes.main_pid(layout.state.id, component, component) is None:
+                    raise EnvironmentBlocked(f"{component} ended: {processes.tail(layout.log(component))}")
+                try:
+                    answer = pool.request("GET", f"https://127.0.0.1:{port}/healthz", timeout=2.0)
+                except urllib3.exceptions.HTTPError as error:
+                    raise NotYet(error) from error
+                return answer.status == HTTPStatus.OK
+
+            try:
+                wait_until(healthy, deadline, f"{component} to be healthy", interval=0.05)
+            except WaitTimeout as error:
+                raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(component))}") from error
 
 
 def _certificate(layout: Layout, name: str) -> tuple[Path, Path]:

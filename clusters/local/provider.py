@@ -13,13 +13,14 @@ from clusters import driver_host, processes
 from clusters.components import CONTROL_PLANE, NODE, SIMULATION, ComponentSource
 from clusters.components.image import write_archive
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
-from clusters.local import bootstrap, control_plane, network, preflight, state, sysctls, teardown
+from clusters.local import bootstrap, control_plane, network, preflight, simulated, state, sysctls, teardown
 from clusters.local.layout import Layout, Ports, write_credentials
 from clusters.local.node import LocalNode
 from harness.errors import UsageError
 from harness.kube import KubeClient
 
 _APISERVER_SECONDS = 60.0
+_CONTROLLER_SECONDS = 30.0
 
 
 class LocalProvider:
@@ -36,8 +37,7 @@ class LocalProvider:
         preflight.require(spec)
         if spec.port:
             network.require_port(spec.port)
-        if spec.inventory:
-            driver_host.check_inventory(spec.inventory)
+        driver_host.bundled_inventory(spec.inventory)  # a wrong one ends here, before anything is made
         teardown.sweep()
         _require_free_name(spec.name)
         wanted = (*CONTROL_PLANE, *NODE, *(SIMULATION if spec.simulated_nodes else ()))
@@ -73,6 +73,7 @@ class LocalProvider:
         found = state.load(name)
         expected = [*control_plane.COMPONENTS]
         expected += [f"{program}/{node}" for node in found.nodes for program in ("containerd", "kubelet")]
+        expected += [simulated.COMPONENT] if found.simulated_nodes else []
         logs = found.directory / "logs"
         return [
             ComponentStatus(
@@ -96,6 +97,7 @@ class LocalProvider:
                 profile=spec.profile,
                 nodes=tuple(f"node-{index}" for index in range(1, spec.nodes + 1)),
                 slot=slot,
+                simulated_nodes=spec.simulated_nodes,
             )
             state.save(reserved)
             self._locks.append(state.maker_lock(reserved))
@@ -132,12 +134,12 @@ class _BringUp:
         for node in self._nodes:
             network.add_address(layout.state.id, node.address)
             node.prepare()
-        control_plane.start(layout, control_plane.ETCD)
-        apiserver = control_plane.start(layout, control_plane.APISERVER)
+        storage = (control_plane.ETCD, control_plane.APISERVER)
+        started = {component: control_plane.start(layout, component) for component in storage}
         self._reached("processes started")
         with ThreadPoolExecutor(thread_name_prefix="up") as pool:
             runtimes = [pool.submit(self._start_runtime, node) for node in self._nodes]
-            client = control_plane.wait_for_apiserver(layout, apiserver, _APISERVER_SECONDS)
+            client = control_plane.wait_for_apiserver(layout, started, _APISERVER_SECONDS)
             self._reached("API server ready")
             bootstrap.apply(client)
             control_plane.start(layout, control_plane.CONTROLLER_MANAGER)
@@ -159,11 +161,15 @@ class _BringUp:
 
     def _finish(self, client: KubeClient) -> Cluster:
         cluster = self._layout.state.cluster()
-        driver, popen = driver_host.start_bundled(cluster, self._spec.inventory)
+        driver, started = driver_host.start_bundled(cluster, self._spec.inventory)
         bootstrap.wait_for_nodes(client, [node.name for node in self._nodes], self._layout)
+        control_plane.wait_for_controllers(self._layout, _CONTROLLER_SECONDS)
         self._reached("nodes Ready")
-        driver_host.wait_for_bundled(driver, popen, client)
+        driver_host.wait_for_bundled(driver, started, client)
         self._reached("slices published")
+        if self._spec.simulated_nodes:
+            simulated.bring_up(self._layout, client, self._spec.inventory)
+            self._reached("simulated nodes Ready")
         ready = self._layout.state.model_copy(
             update={
                 "ready": True,

@@ -41,6 +41,7 @@ class ClusterState(pydantic.BaseModel):
     nodes: tuple[str, ...]
     slot: int
     """Which block of addresses the cluster has, 0 to 15."""
+    simulated_nodes: int = 0
     ready: bool = False
     kept: bool = False
     """Whether it outlives the process that made it; otherwise it is swept once that is gone."""
@@ -82,6 +83,7 @@ class ClusterState(pydantic.BaseModel):
             nodes=nodes,
             directory=self.directory,
             id=self.id,
+            simulated_nodes=self.simulated_nodes,
             driver_kubeconfig=self.directory / "driver-client.kubeconfig",
             seconds=self.seconds,
             phases=self.phases,

@@ -1,0 +1,243 @@
+"""Simulated nodes: Node and ResourceSlice objects, and kwok in the place of their kubelets.
+
+Everything that the scheduler and the controllers do for them is real; nothing is prepared or run. They carry
+a taint, so a pod comes to one only if it tolerates that.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from fake_driver.inventory.base import Inventory
+from fake_driver.publishing.plan import slice_prefix
+from fake_driver.publishing.split import split
+
+from clusters import driver_host, processes
+from clusters.local import bootstrap
+from clusters.local.layout import Layout
+from clusters.local.state import write_atomically
+from harness.errors import EnvironmentBlocked
+from harness.kube import NODES, RESOURCE_SLICES, KubeClient, Object, Resource
+from harness.waiting import NotYet, wait_until
+
+COMPONENT = "kwok"
+SIMULATED = "dra-harness.dev/simulated"
+"""Label (with the value `true`) and taint (NoSchedule, without a value) of every simulated node."""
+
+CAPACITY = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "110"}
+"""Capacity and allocatable of every simulated node."""
+
+_USER = "dra-harness-kwok"
+_STAGES = Path(__file__).parent / "stages"
+_THREADS = 4 * (os.cpu_count() or 1)
+"""The client keeps 5 connections per CPU."""
+_START_SECONDS = 30.0
+_SECONDS_PER_NODE = 0.05
+
+_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True)
+_FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False)
+
+_RULES: list[dict[str, Any]] = [
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "delete"]},
+    {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["patch"]},
+]
+_LEASE_RULES: list[dict[str, Any]] = [
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["list", "watch", "create", "update"],
+    }
+]
+_LEASE_NAMESPACE = "kube-node-lease"
+
+_OPTIONS = {
+    "manageNodesWithLabelSelector": f"{SIMULATED}=true",
+    # Class E: no machine routes it, so nothing is ever mistaken for a simulated pod.
+    "cidr": "240.0.0.0/8",
+    # kwok renews a lease after a quarter of its duration. The node controller waits 50 s, a kubelet renews
+    # every 10 s: 25 s keeps 1,000 nodes Ready at 40 writes/s.
+    "nodeLeaseDurationSeconds": 100,
+    # The simulator must not be what limits a load test; the default of all of these is 4 or 1.
+    "nodePlayStageParallelism": 16,
+    "podPlayStageParallelism": 16,
+    "nodeLeaseParallelism": 16,
+    "podsOnNodeSyncParallelism": 4,
+}
+
+
+def bring_up(layout: Layout, client: KubeClient, inventory: Path | None) -> None:
+    """Start kwok, create the cluster's simulated nodes with their slices, and wait until all are Ready.
+
+    Args:
+        layout: of the cluster, which has a Ready real node to model the simulated ones on.
+        client: as admin.
+        inventory: the bundled driver's inventory profile; None takes its default.
+
+    Raises:
+        EnvironmentBlocked: kwok ended, or the nodes were not Ready in time.
+    """
+    count = layout.state.simulated_nodes
+    _grant(client)
+    popen = _start(layout)
+    model = client.get(NODES, layout.state.nodes[0])
+    nodes = [node_object(f"sim-{index}", layout.state.name, model) for index in range(1, count + 1)]
+    create = partial(_create, client, driver_host.bundled_inventory(inventory))
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="simulated") as pool:
+        list(pool.map(create, nodes))
+    _wait_ready(layout, client, popen)
+
+
+def node_object(name: str, cluster: str, model: Object) -> Object:
+    """A Node that looks to the scheduler like `model`, a real one, but for its size and its taint."""
+    info = model["status"]["nodeInfo"]
+    labels = {SIMULATED: "true", "dra-harness.dev/cluster": cluster, "kubernetes.io/hostname": name}
+    # The node controller would add the beta ones, one node after the other.
+    for prefix in ("kubernetes.io", "beta.kubernetes.io"):
+        labels |= {f"{prefix}/os": info["operatingSystem"], f"{prefix}/arch": info["architecture"]}
+    status = {
+        "capacity": CAPACITY,
+        "allocatable": CAPACITY,
+        # No InternalIP: a request for logs fails at once, instead of waiting for a kubelet that isn't there.
+        "addresses": [{"type": "Hostname", "address": name}],
+        "nodeInfo": info | {"machineID": "", "systemUUID": "", "bootID": ""},
+    }
+    if features := model["status"].get("declaredFeatures"):
+        status["declaredFeatures"] = features
+    return {
+        "apiVersion": NODES.api_version,
+        "kind": "Node",
+        # Many tools know nodes that are not there by this annotation.
+        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "spec": {"taints": [{"key": SIMULATED, "effect": "NoSchedule"}]},
+        "status": status,
+    }
+
+
+def slices_of(node: Object, inventory: Inventory) -> list[Object]:
+    """The ResourceSlices of a stored Node: one pool, cut and named as the bundled driver does it."""
+    name = node["metadata"]["name"]
+    contents = split(inventory.for_node(name), {})
+    pool = {"name": name, "generation": 1, "resourceSliceCount": len(contents)}
+    owner = {
+        "apiVersion": NODES.api_version,
+        "kind": "Node",
+        "name": name,
+        "uid": node["metadata"]["uid"],
+        "controller": True,
+    }
+    return [
+        {
+            "apiVersion": RESOURCE_SLICES.api_version,
+            "kind": "ResourceSlice",
+            "metadata": {
+                "generateName": f"{slice_prefix(index)}{driver_host.BUNDLED_DRIVER}-{name}-",
+                "ownerReferences": [owner],
+            },
+            "spec": {"driver": driver_host.BUNDLED_DRIVER, "nodeName": name, "pool": pool} | content,
+        }
+        for index, content in enumerate(contents)
+    ]
+
+
+def kwok_config() -> list[Object]:
+    """The documents of kwok's settings: its options, and the stages that nodes and pods go through."""
+    options = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokConfiguration",
+        "options": _OPTIONS,
+    }
+    stages = [
+        stage for path in sorted(_STAGES.glob("*.yaml")) for stage in yaml.safe_load_all(path.read_text())
+    ]
+    return [options, *stages]
+
+
+def _grant(client: KubeClient) -> None:
+    """Give kwok its rights, and a place outside the API server's queues: it must not be what is throttled."""
+    bootstrap.create_role(client, _USER, _RULES)
+    bootstrap.bind_role(client, _USER, _USER, _USER)
+    bootstrap.create_role(client, f"{_USER}-leases", _LEASE_RULES)
+    group = "rbac.authorization.k8s.io"
+    subject = {"apiGroup": group, "kind": "User", "name": _USER}
+    binding = {
+        "apiVersion": _ROLE_BINDINGS.api_version,
+        "kind": "RoleBinding",
+        "metadata": {"name": _USER},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{_USER}-leases"},
+        "subjects": [subject],
+    }
+    client.create(_ROLE_BINDINGS, binding, _LEASE_NAMESPACE)
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
+    flow_schema = {
+        "apiVersion": _FLOW_SCHEMAS.api_version,
+        "kind": "FlowSchema",
+        "metadata": {"name": _USER},
+        "spec": {
+            "priorityLevelConfiguration": {"name": "exempt"},
+            "matchingPrecedence": 1000,
+            "rules": [
+                {
+                    "subjects": [{"kind": "User", "user": {"name": _USER}}],
+                    "resourceRules": [everything | {"clusterScope": True}],
+                }
+            ],
+        },
+    }
+    client.create(_FLOW_SCHEMAS, flow_schema)
+
+
+def _start(layout: Layout) -> subprocess.Popen[bytes]:
+    """Start kwok; it serves nothing, since it gets no port."""
+    directory = layout.state.directory / COMPONENT
+    directory.mkdir(mode=0o700)
+    config = directory / "config.yaml"
+    write_atomically(config, yaml.safe_dump_all(kwok_config(), sort_keys=False))
+    argv: list[str | Path] = [
+        # It would also read the stages in the user's own ~/.kwok.
+        "env",
+        f"KWOK_WORKDIR={directory}",
+        layout.programs[COMPONENT],
+        f"--config={config}",
+        f"--kubeconfig={layout.kubeconfig('kwok-client')}",
+        "--v=WARN",
+    ]
+    return processes.spawn(argv, cluster_id=layout.state.id, component=COMPONENT, log=layout.log(COMPONENT))
+
+
+def _create(client: KubeClient, inventory: Inventory, node: Object) -> None:
+    stored = client.create(NODES, node)
+    for slice_ in slices_of(stored, inventory):
+        client.create(RESOURCE_SLICES, slice_)
+
+
+def _wait_ready(layout: Layout, client: KubeClient, popen: subprocess.Popen[bytes]) -> None:
+    count = layout.state.simulated_nodes
+
+    def ready() -> bool:
+        if popen.poll() is not None:
+            raise EnvironmentBlocked(f"{COMPONENT} ended: {processes.tail(layout.log(COMPONENT))}")
+        nodes = client.list(NODES, labels=f"{SIMULATED}=true")
+        missing = count - sum(map(_is_ready, nodes))
+        if missing:
+            raise NotYet(f"{missing} of {count} are not Ready")
+        return True
+
+    deadline = _START_SECONDS + _SECONDS_PER_NODE * count
+    try:
+        wait_until(ready, deadline, "the simulated nodes to be Ready", interval=0.2)
+    except AssertionError as error:
+        raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(COMPONENT))}") from error
+
+
+def _is_ready(node: Object) -> bool:
+    conditions: Sequence[Object] = node["status"].get("conditions", ())
+    ready = any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+    return ready and [taint["key"] for taint in node["spec"]["taints"]] == [SIMULATED]

@@ -1,0 +1,227 @@
+"""A local cluster is real, closed to the outside, and leaves the machine as it was."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+import urllib3
+
+from clusters import processes
+from clusters.components import CONTROL_PLANE, NODE, BuildSource
+from clusters.components.directory import DirectorySource
+from clusters.interface import Cluster, ClusterSpec
+from clusters.local.network import free_ports
+from clusters.local.provider import LocalProvider
+from harness.errors import EnvironmentBlocked, UsageError
+from harness.kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ApiError, KubeClient, Resource
+from harness.waiting import wait_until
+from suites.workload import Container, pod_manifest
+from tests.support.commands import Command
+from tests.support.machine import look
+from tests.support.progress import Silent
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+SECRETS = Resource("v1", "secrets", namespaced=True)
+
+
+@pytest.fixture
+def kube(local_cluster: Cluster) -> KubeClient:
+    return KubeClient.from_kubeconfig(local_cluster.kubeconfig)
+
+
+def test_it_is_the_version_that_was_asked_for(local_cluster: Cluster, kube: KubeClient) -> None:
+    nodes = kube.list(NODES)
+
+    assert kube.version() == "v1.37.2"
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {"v1.37.2"}
+    assert [node["metadata"]["name"] for node in nodes] == ["node-1", "node-2"]
+
+
+def test_the_bundled_driver_serves_every_node(local_cluster: Cluster, kube: KubeClient) -> None:
+    slices = kube.list(RESOURCE_SLICES, fields="spec.driver=gpu.dra-harness.dev")
+
+    assert {slice_["spec"]["nodeName"]: len(slice_["spec"]["devices"]) for slice_ in slices} == {
+        "node-1": 8,
+        "node-2": 8,
+    }
+
+
+def test_every_server_is_on_this_machine_only(local_cluster: Cluster) -> None:
+    addresses = json.loads(
+        subprocess.run(["ip", "-j", "addr", "show", "lo"], check=True, capture_output=True, text=True).stdout
+    )
+    loopback = {each["local"] for each in addresses[0]["addr_info"] if each["scope"] == "host"}
+
+    listening = {
+        (process.component, connection.laddr.ip)
+        for process in processes.find(local_cluster.id)
+        for connection in psutil.Process(process.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+    assert {component for component, _ in listening} >= {"etcd", "kube-apiserver", "kubelet/node-1"}
+    assert {address for _, address in listening} <= loopback
+
+
+def test_credentials_are_for_their_owner_only(local_cluster: Cluster) -> None:
+    secret = [
+        path
+        for pattern in ("**/*.key", "**/*.kubeconfig", "**/control.sock")
+        for path in local_cluster.directory.glob(pattern)
+    ]
+
+    assert len(secret) > 10
+    assert {stat.S_IMODE(path.stat().st_mode) for path in secret} == {0o600}
+
+
+def test_a_node_reads_only_what_its_pods_use(local_cluster: Cluster) -> None:
+    node = KubeClient.from_kubeconfig(local_cluster.directory / "kubelet-node-1.kubeconfig")
+
+    for resource in (SECRETS, RESOURCE_CLAIMS):
+        with pytest.raises(ApiError) as refused:
+            node.get(resource, "foreign", "default")
+        assert refused.value.status == 403
+        assert "no relationship found" in refused.value.message
+
+
+def test_the_driver_cannot_write_claims(local_cluster: Cluster) -> None:
+    driver = KubeClient.from_kubeconfig(local_cluster.driver_kubeconfig)
+
+    with pytest.raises(ApiError) as refused:
+        driver.patch(RESOURCE_CLAIMS, "any", {"metadata": {"labels": {"a": "b"}}}, "default")
+    assert refused.value.status == 403
+
+
+def test_kubelets_refuse_strangers(local_cluster: Cluster, kube: KubeClient) -> None:
+    (address,) = [
+        each["address"]
+        for each in kube.get(NODES, "node-1")["status"]["addresses"]
+        if each["type"] == "InternalIP"
+    ]
+    port = kube.get(NODES, "node-1")["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    with urllib3.PoolManager(ca_certs=str(local_cluster.directory / "pki" / "ca.crt")) as pool:
+        answer = pool.request("GET", f"https://{address}:{port}/pods")
+
+    assert answer.status == 401
+
+
+def test_a_pod_runs_and_its_log_is_read_through_the_api(kube: KubeClient) -> None:
+    kube.create(PODS, pod_manifest("runs", [Container(args=["--exit", "3"])]), "default")
+
+    wait_until(
+        lambda: kube.get(PODS, "runs", "default")["status"].get("phase") == "Failed", 30, "the pod to end"
+    )
+    pod = kube.get(PODS, "runs", "default")
+    report = json.loads(kube.logs("default", "runs"))
+    kube.delete(PODS, "runs", "default")
+
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    assert report["args"] == ["/pod", "--exit", "3"]
+    assert not any("dra-harness" in device for device in report["devices"])
+
+
+def test_two_clusters_side_by_side(local_cluster: Cluster) -> None:
+    provider = LocalProvider(BuildSource())
+    second = provider.up(ClusterSpec(name="second", nodes=1, ephemeral=True), Silent())
+
+    try:
+        names = [cluster.name for cluster in provider.list()]
+        servers = {
+            KubeClient.from_kubeconfig(cluster.kubeconfig).get(NODES, "node-1")["metadata"]["uid"]
+            for cluster in (local_cluster, second)
+        }
+    finally:
+        provider.down("second")
+
+    assert names == ["second", "shared"]
+    assert len(servers) == 2, "each has a node-1 of its own"
+    assert all(status.pid for status in provider.status("shared")), "the first one is untouched"
+
+
+def test_a_name_that_exists_is_refused(local_cluster: Cluster, dra_harness: Command) -> None:
+    before = look(local_cluster.directory)
+
+    refused = dra_harness("up", "shared")
+
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines() == [
+        "error: a local cluster named 'shared' exists; choose another name, or first"
+        " `dra-harness down shared`"
+    ]
+    assert before.difference(look(local_cluster.directory)) == {}
+
+
+def test_status_and_logs(local_cluster: Cluster, dra_harness: Command) -> None:
+    listed = json.loads(dra_harness("status", "shared", "-o", "json").stdout)
+    log = dra_harness("logs", "kube-scheduler", "--cluster", "shared", "--tail", "5")
+
+    assert {row["component"] for row in listed} == {
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "containerd/node-1",
+        "containerd/node-2",
+        "kubelet/node-1",
+        "kubelet/node-2",
+    }
+    assert all(isinstance(row["pid"], int) for row in listed)
+    assert log.returncode == 0
+    assert 0 < len(log.stdout.splitlines()) <= 5
+
+
+@pytest.mark.parametrize("broken", ["etcd", "kube-scheduler", "containerd"])
+def test_a_component_that_dies_is_named_and_nothing_stays(
+    broken: str, state_dir: Path, tmp_path: Path
+) -> None:
+    before = look(state_dir)
+    components = tmp_path / "components"
+    components.mkdir()
+    for name, path in BuildSource().ensure((*CONTROL_PLANE, *NODE), "v1.37.2").items():
+        (components / name).symlink_to(path)
+    (components / broken).unlink()
+    script = components / broken
+    version = '[ "$1" = --version ] && echo "Kubernetes v1.37.2" && exit'
+    script.write_text(f"#!/bin/sh\n{version}\necho broke; exit 7\n")
+    script.chmod(0o755)
+    provider = LocalProvider(DirectorySource(components))
+
+    with pytest.raises(EnvironmentBlocked) as blocked:
+        provider.up(ClusterSpec(name="broken", ephemeral=True), Silent())
+
+    assert "broke" in str(blocked.value)
+    assert before.difference(look(state_dir)) == {}
+
+
+def test_down_needs_no_harness_state_of_its_own(state_dir: Path, dra_harness: Command) -> None:
+    """`down` in a new process removes what `up` in another one made, and a second `down` says it is gone."""
+    before = look(state_dir)
+    assert dra_harness("up", "one", "--nodes", "1").returncode == 0
+
+    down = dra_harness("down", "one")
+    again = dra_harness("down", "one")
+
+    assert down.returncode == 0
+    assert before.difference(look(state_dir)) == {}
+    assert again.returncode == 2
+    assert again.stderr.strip() == "error: no local cluster is named 'one'; there are: none"
+
+
+def test_the_port_is_the_users(state_dir: Path) -> None:
+    (port,) = free_ports(1)
+    provider = LocalProvider(BuildSource())
+    cluster = provider.up(ClusterSpec(name="port", nodes=1, port=port, ephemeral=True), Silent())
+
+    try:
+        assert f"https://127.0.0.1:{port}" in cluster.kubeconfig.read_text()
+        with pytest.raises(UsageError, match=f"--port {port}: taken"):
+            provider.up(ClusterSpec(name="other", port=port), Silent())
+        assert [found.name for found in provider.list()] == ["port"]
+    finally:
+        provider.down("port")
