@@ -1,0 +1,59 @@
+"""The extended-resource area several times in a row: `python -m benchmarks.flakes [RUNS]`.
+
+Every run has another seed, so another order. Ends with 1 if any check came out differently in any run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.main_job import area_seconds
+from harness import events, journal
+
+
+def main() -> None:
+    """Run, compare, print."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    outcomes: dict[str, dict[str, list[int]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(1, runs + 1):
+            run_dir = Path(folder) / str(number)
+            code = _run(run_dir)
+            finished = [event for event in journal.read(run_dir) if isinstance(event, events.CheckFinished)]
+            for event in finished:
+                outcomes.setdefault(event.check, {}).setdefault(event.result, []).append(number)
+            print(
+                f"run {number:>2}: exit {code}, {len(finished)} checks, {area_seconds(run_dir):.1f} s",
+                flush=True,
+            )
+            _explain(event for event in finished if event.result not in ("pass", "expected-fail"))
+    different = {check: results for check, results in outcomes.items() if len(results) > 1}
+    for check, results in sorted(different.items()):
+        print(f"differs: {check}: {results}")
+    print(f"{runs} runs, {len(outcomes)} checks, {len(different)} of them not the same every time")
+    sys.exit(1 if different else 0)
+
+
+def _run(run_dir: Path) -> int:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "run", "extended-resource", "--run-id", run_dir.name],
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "DRA_HARNESS_RESULTS": str(run_dir.parent)},
+    )
+    return done.returncode
+
+
+def _explain(troubled: Iterable[events.CheckFinished]) -> None:
+    for event in troubled:
+        print(f"  {event.result} {event.check}: {event.message[:1000]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

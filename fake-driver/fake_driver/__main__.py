@@ -1,0 +1,94 @@
+"""The command line: `fake-driver serve` and `fake-driver device-plugin`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from fake_driver.errors import ConfigError, StartError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit code (0, 1 for a failed start, 2 for bad input)."""
+    parser = argparse.ArgumentParser(prog="fake-driver", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, help_ in (
+        ("serve", "serve a DRA driver for one or more nodes"),
+        ("device-plugin", "serve a device plugin for one or more nodes"),
+    ):
+        command = commands.add_parser(name, help=help_, description=help_)
+        command.add_argument("--config", required=True, type=Path, help="configuration file (YAML or JSON)")
+    options = parser.parse_args(arguments)
+    run = _serve if options.command == "serve" else _device_plugin
+    try:
+        run(options.config)
+    except (ConfigError, StartError) as error:
+        print(f"fake-driver: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+def _serve(path: Path) -> None:
+    from fake_driver.config import load_config
+    from fake_driver.control.operations import operations
+    from fake_driver.control.server import ControlServer
+    from fake_driver.driver import ControlError, Driver
+
+    config = load_config(path)
+    _log_to(config.log_file)
+    driver = Driver(config, path)
+    control = ControlServer(config.control.socket, operations(driver), (ControlError, StartError))
+    _stop_on_signal(driver.stopping)
+    try:
+        control.start()
+        driver.start()
+        _say_ready(driver=config.driver, nodes=[node.name for node in config.nodes])
+        driver.stopping.wait()
+    finally:
+        driver.stop()
+        control.stop()
+
+
+def _device_plugin(path: Path) -> None:
+    from fake_driver.control.server import ControlServer
+    from fake_driver.deviceplugin.config import load_plugin_config
+    from fake_driver.deviceplugin.plugin import DevicePlugins, operations
+
+    config = load_plugin_config(path)
+    _log_to(config.log_file)
+    plugins = DevicePlugins(config)
+    control = ControlServer(config.control.socket, operations(plugins), (plugins.Refused,))
+    _stop_on_signal(plugins.stopping)
+    try:
+        control.start()
+        plugins.start()
+        _say_ready(resource=config.resource, nodes=[node.name for node in config.nodes])
+        plugins.stopping.wait()
+    finally:
+        plugins.stop()
+        control.stop()
+
+
+def _say_ready(**facts: Any) -> None:
+    print(json.dumps({"ready": True, **facts}), flush=True)  # noqa: T201
+
+
+def _stop_on_signal(stopping: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+
+
+def _log_to(path: Path | None) -> None:
+    logging.basicConfig(
+        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

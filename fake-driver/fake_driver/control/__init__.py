@@ -1,0 +1,1 @@
+"""The control endpoint: change and observe the driver while it runs."""

@@ -1,0 +1,1 @@
+"""What happens on one node: claims, CDI specs, metadata files, the checkpoint."""

@@ -1,0 +1,244 @@
+"""Prepares and unprepares claims on one node: what a DRA driver promises to the kubelet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fake_driver.config import Quirk
+from fake_driver.errors import ClaimError
+from fake_driver.inventory.base import NodeInventory
+from fake_driver.kubeapi.client import RESOURCE_API, ApiClient, ApiError
+from fake_driver.node.cdi import CdiWriter
+from fake_driver.node.checkpoint import Checkpoint
+from fake_driver.node.claims import AllocatedDevice, ClaimRef, PreparedClaim, read_claim
+from fake_driver.node.metadata import MetadataWriter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DeviceAnswer:
+    """One device in the answer to the kubelet."""
+
+    requests: tuple[str, ...]
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...]
+    share_id: str | None
+
+
+@dataclass(frozen=True)
+class NodeIdentity:
+    """Whose claims these are."""
+
+    driver: str
+    pool: str
+
+
+class NodeState:
+    """The prepared claims of one node, on disk and in CDI."""
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        client: ApiClient,
+        checkpoint: Checkpoint,
+        cdi: CdiWriter,
+        metadata: MetadataWriter,
+        inventory: Callable[[], NodeInventory],
+        quirks: set[Quirk],
+    ) -> None:
+        self._identity = identity
+        self._client = client
+        self._checkpoint = checkpoint
+        self._cdi = cdi
+        self._metadata = metadata
+        self._inventory = inventory
+        self._quirks = quirks
+        self.metadata_enabled = True
+
+    def restore(self) -> None:
+        """Bring CDI specs and metadata files in line with the checkpoint, as after a reboot or a crash.
+
+        Raises:
+            StartError: the checkpoint can't be used.
+            OSError: files can't be written.
+        """
+        with self._checkpoint.transaction() as prepared:
+            if Quirk.FORGETS_CLAIMS in self._quirks:
+                prepared.clear()
+            for claim in prepared.values():
+                self._ensure_files(claim)
+            for uid in self._cdi.claims() - set(prepared):
+                self._cdi.remove(uid)
+            self._metadata.remove_orphans(prepared)
+
+    def prepared(self) -> dict[str, PreparedClaim]:
+        """The prepared claims by UID."""
+        return self._checkpoint.read()
+
+    def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, list[DeviceAnswer] | ClaimError]:
+        """Prepare claims; the answer has one entry for each, by UID."""
+        fetched = {ref.uid: self._fetch(ref) for ref in refs}  # slow, so before the lock
+        answers: dict[str, list[DeviceAnswer] | ClaimError] = {}
+        with self._checkpoint.transaction() as prepared:
+            for ref in refs:
+                claim = fetched[ref.uid]
+                if isinstance(claim, PreparedClaim):
+                    answers[ref.uid] = self._prepare(claim, prepared)
+                else:
+                    answers[ref.uid] = claim
+        return answers
+
+    def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, ClaimError | None]:
+        """Revert claims, known or not; the answer has one entry for each, by UID."""
+        with self._checkpoint.transaction() as prepared:
+            return {ref.uid: self._unprepare(ref, prepared) for ref in refs}
+
+    def update_metadata(self, uid: str, request: str, changes: dict[str, dict[str, Any]]) -> int:
+        """Change a request's metadata and return its new generation.
+
+        Raises:
+            ClaimError: the claim isn't prepared, or has no such request or device.
+        """
+        with self._checkpoint.transaction() as prepared:
+            if uid not in prepared:
+                raise ClaimError(f"claim with UID {uid} is not prepared")
+            prepared[uid] = self._metadata.update(prepared[uid], request, changes)
+            return prepared[uid].generations[request]
+
+    def _fetch(self, ref: ClaimRef) -> PreparedClaim | ClaimError:
+        path = f"{RESOURCE_API}/namespaces/{ref.namespace}/resourceclaims/{ref.name}"
+        everywhere = Quirk.CONFIG_FOR_ALL_REQUESTS in self._quirks
+        try:
+            claim = self._client.get(path)
+            special = "resource.kubernetes.io/extended-resource-claim"
+            annotations = claim["metadata"].get("annotations") or {}
+            if special in annotations and Quirk.REFUSES_EXTENDED_RESOURCES in self._quirks:
+                return ClaimError(f"ResourceClaim {ref.namespace}/{ref.name} has no pod claim name")
+            identity = self._identity
+            return read_claim(claim, ref, identity.driver, identity.pool, config_for_all=everywhere)
+        except ApiError as error:
+            return ClaimError(f"get ResourceClaim {ref.namespace}/{ref.name}: {error}")
+        except ClaimError as error:
+            return error
+
+    def _prepare(
+        self, wanted: PreparedClaim, prepared: dict[str, PreparedClaim]
+    ) -> list[DeviceAnswer] | ClaimError:
+        known = prepared.get(wanted.uid)
+        try:
+            if known is not None:
+                if _held(known) != _held(wanted):
+                    raise ClaimError(
+                        f"ResourceClaim {wanted.namespace}/{wanted.name} is prepared with other devices "
+                        "than it has now; it must be unprepared first"
+                    )
+                self._ensure_files(known)
+                return self._answer(known, again=True)
+            self._check_conflicts(wanted, prepared)
+            claim = replace(
+                wanted,
+                devices=tuple(self._described(device) for device in wanted.devices),
+                metadata=self.metadata_enabled or Quirk.METADATA_ALWAYS in self._quirks,
+            )
+            self._write_files(claim, prepared)
+        except ClaimError as error:
+            return error
+        prepared[claim.uid] = claim
+        return self._answer(claim)
+
+    def _write_files(self, claim: PreparedClaim, prepared: dict[str, PreparedClaim]) -> None:
+        if claim.metadata:
+            self._metadata.check_owner(claim, prepared)
+        try:
+            self._cdi.write(claim)
+            if claim.metadata:
+                self._write_metadata(claim)
+        except OSError as error:
+            self._remove_files(ClaimRef(claim.namespace, claim.name, claim.uid))
+            raise ClaimError(f"can't write {error.filename or 'a file'}: {error.strerror}") from None
+
+    def _write_metadata(self, claim: PreparedClaim) -> None:
+        try:
+            self._metadata.write(claim)
+        except OSError:
+            if Quirk.METADATA_IGNORES_FAILURE not in self._quirks:
+                raise
+
+    def _unprepare(self, ref: ClaimRef, prepared: dict[str, PreparedClaim]) -> ClaimError | None:
+        if ref.uid not in prepared and Quirk.UNPREPARE_UNKNOWN_FAILS in self._quirks:
+            return ClaimError(f"claim with UID {ref.uid} is not prepared")
+        if Quirk.UNPREPARE_NEEDS_CLAIM in self._quirks:
+            fetched = self._fetch(ref)
+            if isinstance(fetched, ClaimError):
+                return fetched
+        try:
+            self._remove_files(ref)
+        except OSError as error:
+            return ClaimError(f"can't remove {error.filename or 'a file'}: {error.strerror}")
+        prepared.pop(ref.uid, None)
+        return None
+
+    def _remove_files(self, ref: ClaimRef) -> None:
+        if Quirk.KEEPS_CDI_SPECS not in self._quirks:
+            self._cdi.remove(ref.uid)
+        self._metadata.remove(ref)
+
+    def _check_conflicts(self, wanted: PreparedClaim, prepared: dict[str, PreparedClaim]) -> None:
+        if Quirk.SHARES_DEVICES in self._quirks:
+            return
+        for device in wanted.devices:
+            for other in prepared.values():
+                if any(_conflict(device, held) for held in other.devices):
+                    raise ClaimError(
+                        f"device {device.pool}/{device.device} is in use by claim "
+                        f"{other.namespace}/{other.name} (UID {other.uid})"
+                    )
+
+    def _described(self, allocated: AllocatedDevice) -> AllocatedDevice:
+        device = self._inventory().device(allocated.device)
+        if device is None:
+            raise ClaimError(f"device {allocated.pool}/{allocated.device} doesn't exist")
+        return replace(allocated, attributes=device["attributes"])
+
+    def _ensure_files(self, claim: PreparedClaim) -> None:
+        if not self._cdi.path(claim.uid).exists():
+            self._cdi.write(claim)
+        if claim.metadata and self._metadata.missing(claim):
+            self._metadata.write(claim)
+
+    def _answer(self, claim: PreparedClaim, *, again: bool = False) -> list[DeviceAnswer]:
+        metadata = dict(self._metadata.cdi_ids(claim)) if claim.metadata else {}
+        answers = []
+        for device in claim.devices:
+            ids = [self._cdi.device_id(claim.uid, device)]
+            if extra := metadata.pop(device.main_request, None):
+                ids.append(extra)
+            if Quirk.UNQUALIFIED_CDI_IDS in self._quirks:
+                ids = [id_.partition("=")[2] for id_ in ids]
+            if Quirk.DUPLICATE_CDI_IDS in self._quirks:
+                ids *= 2
+            name = device.device
+            if again and Quirk.PREPARE_MOVES_DEVICE in self._quirks:
+                name += "-moved"
+            answers.append(
+                DeviceAnswer((device.main_request,), device.pool, name, tuple(ids), device.share_id)
+            )
+        return answers
+
+
+def _held(claim: PreparedClaim) -> list[tuple[str, str, str, str | None]]:
+    return [(device.request, device.pool, device.device, device.share_id) for device in claim.devices]
+
+
+def _conflict(one: AllocatedDevice, other: AllocatedDevice) -> bool:
+    """Whether two claims can't hold these at once: admin access only looks on, shares are made for it."""
+    if (one.pool, one.device) != (other.pool, other.device):
+        return False
+    if one.admin_access or other.admin_access:
+        return False
+    return one.exclusive or other.exclusive or one.share_id == other.share_id

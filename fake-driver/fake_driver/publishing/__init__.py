@@ -1,0 +1,1 @@
+"""ResourceSlices: split, publish, keep as they should be."""
