@@ -6,12 +6,13 @@ import typer
 
 from cli.console import show
 from cli.options import Output, OutputOption
-from clusters.local.preflight import check_machine
+from clusters.components import machine
+from clusters.local import preflight
 
 
 def doctor(output: OutputOption = Output.TABLE) -> None:
     """Say what this machine lacks for a local cluster; exits 3 if it lacks something."""
-    findings = check_machine()
+    findings = [*preflight.check_machine(), *machine.check_machine()]
     rows = [
         {"subject": each.subject, "state": "ok" if each.ok else "missing", "message": each.message}
         for each in findings

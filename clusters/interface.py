@@ -86,6 +86,16 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One thing about the machine that `doctor` looked at."""
+
+    subject: str
+    ok: bool
+    message: str
+    """What was found, or what is missing and how to get it."""
+
+
+@dataclass(frozen=True)
 class ComponentStatus:
     """Whether one of a cluster's processes is there."""
 

@@ -38,11 +38,11 @@ class BuildSource:
     """Builds what isn't in the cache yet.
 
     Args:
-        cache: folder for what is built; `locations.cache_dir()` if not given.
+        cache: folder for what is built; `harness.settings.cache_root()` if not given.
     """
 
     def __init__(self, cache: Path | None = None) -> None:
-        self.cache = cache or locations.cache_dir()
+        self.cache = cache or cache_root()
 
     def ensure(
         self, programs: Iterable[Program], kubernetes_version: str, progress: Progress = silent

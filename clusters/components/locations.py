@@ -1,12 +1,9 @@
-"""Where the pinned modules are, and where what is built from them is kept."""
+"""Where the pinned modules are, and whether there is room to build them."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
-
-import platformdirs
 
 from harness.errors import UsageError
 
@@ -17,12 +14,6 @@ OWN_PROGRAMS = Path(__file__).parent / "go"
 """Source of the harness's own Go programs."""
 
 GIB = 1024**3
-
-
-def cache_dir() -> Path:
-    """The user's cache for built programs: `DRA_HARNESS_CACHE`, or the platform's usual place."""
-    override = os.environ.get("DRA_HARNESS_CACHE")
-    return Path(override).absolute() if override else Path(platformdirs.user_cache_dir("dra-harness"))
 
 
 def require_space(directory: Path, needed: int, purpose: str) -> None:

@@ -22,6 +22,7 @@ from clusters.components import command, locations, programs, toolchain
 from clusters.components.interface import Progress, silent
 from clusters.components.toolchain import Toolchain
 from harness.errors import HarnessError, UsageError
+from harness.settings import cache_root
 
 _MODULE = "k8s.io/kubernetes"
 _VERSION = re.compile(r"v1\.(\d+)\.(\d+)(?:-(alpha|beta|rc)\.(\d+))?")
@@ -139,7 +140,7 @@ def lock(version: str, directory: Path, *, cache: Path | None = None, progress: 
     """
     check(version)
     progress("lock", 0, 1, f"pinning the modules of Kubernetes {version}")
-    cache = cache or locations.cache_dir()
+    cache = cache or cache_root()
     go = toolchain.find(_TOOL_DIRECTIVE_SINCE, cache, progress)
     source = published(version, go)["GoMod"]
     with tempfile.TemporaryDirectory() as temporary:

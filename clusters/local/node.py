@@ -213,10 +213,11 @@ class LocalNode:
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": cgroup_root,
             "failSwapOn": False,
-            # Default 10 s: device plugins would show in the node's status only that late. Without the second
-            # setting its default would follow the first, and an unchanged status be written as often.
+            # Default 10 s: device plugins would show in the node's status only that late.
             "nodeStatusUpdateFrequency": "2s",
-            "nodeStatusReportFrequency": "5m",
+            # Default 5 m. If the node controller's one attempt to lift the not-ready taint fails, it tries again
+            # only at the next write (pkg/controller/nodelifecycle, doNoScheduleTaintingPassWorker).
+            "nodeStatusReportFrequency": "10s",
             # Default 1 m. A kubelet that is ahead of the Node authorizer's view of a new pod is refused the
             # pod's claim; SyncPod reports no error for that, so it tries again only at the next regular sync,
             # 1 to 1.5 times this later (pkg/kubelet/kuberuntime/kuberuntime_manager.go, pod_workers.go).

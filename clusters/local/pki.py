@@ -27,6 +27,7 @@ class CertificateAuthority:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dra-harness-ca")])
         key_usage = x509.KeyUsage(
             digital_signature=True,
@@ -43,6 +44,7 @@ class CertificateAuthority:
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(key_usage, critical=True)
+            .add_extension(self._key_id, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.certificate = directory / "ca.crt"
@@ -65,6 +67,10 @@ class CertificateAuthority:
         certificate = (
             builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            # Python 3.13 and later refuse a certificate that doesn't name its issuer's key.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._key_id), critical=False
+            )
             .sign(self._key, hashes.SHA256())
         )
         certificate_path = self.directory / f"{file_name}.crt"

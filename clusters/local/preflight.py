@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.interface import ClusterSpec
+from clusters.interface import ClusterSpec, Finding
 from clusters.local.network import MAX_NODES
 from harness.errors import UsageError
 from harness.settings import state_root
@@ -19,15 +18,6 @@ TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _NEEDED_MIB = 1024
 _MASKED = ("/var/lib", "/var/log", "/run")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that `doctor` looked at."""
-
-    subject: str
-    ok: bool
-    message: str
 
 
 def check_machine() -> list[Finding]:

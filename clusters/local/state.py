@@ -110,7 +110,10 @@ def machine_lock() -> Iterator[None]:
     root = state_root()
     while True:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_same_file(root, descriptor):
@@ -144,22 +147,29 @@ def load(name: str) -> ClusterState:
     Raises:
         UsageError: there is no such cluster.
     """
-    path = clusters_dir() / name / STATE_FILE
     try:
-        return ClusterState.model_validate_json(path.read_bytes())
+        return _read(clusters_dir() / name / STATE_FILE)
     except FileNotFoundError:
         known = ", ".join(state.name for state in load_all()) or "none"
         raise UsageError(f"no local cluster is named {name!r}; there are: {known}") from None
+
+
+def _read(path: Path) -> ClusterState:
+    try:
+        return ClusterState.model_validate_json(path.read_bytes())
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UsageError(f"{path}: {key}: {first['msg']}") from error
 
 
 def load_all() -> list[ClusterState]:
     """Every cluster that has a state file, by name."""
-    names = sorted(path.parent.name for path in clusters_dir().glob(f"*/{STATE_FILE}"))
-    return [load(name) for name in names]
+    found = []
+    for path in sorted(clusters_dir().glob(f"*/{STATE_FILE}")):
+        with contextlib.suppress(FileNotFoundError):  # taken down meanwhile
+            found.append(_read(path))
+    return found
 
 
 def remove(state: ClusterState) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from clusters.local.state import write_json
 from harness.settings import state_root
 
+PROC_SYS = Path("/proc/sys")
+
 _NAMES = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -45,4 +47,4 @@ def _file() -> Path:
 
 
 def _path(name: str) -> Path:
-    return Path("/proc/sys") / name
+    return PROC_SYS / name

@@ -21,6 +21,7 @@ from harness.waiting import NotYet, wait_until
 
 COUNT = 50
 LEASES = Resource("coordination.k8s.io/v1", "leases", namespaced=True)
+JOBS = Resource("batch/v1", "jobs", namespaced=True)
 MODEL = {
     "status": {
         "nodeInfo": {
@@ -182,7 +183,12 @@ def test_all_simulated_nodes_are_ready_and_kwok_holds_their_leases(
     assert {node["metadata"]["name"] for node in nodes} == {f"sim-{n}" for n in range(1, COUNT + 1)}
     for node in nodes:
         conditions = {entry["type"]: entry["status"] for entry in node["status"]["conditions"]}
-        assert conditions["Ready"] == "True"
+        assert conditions == {
+            "Ready": "True",
+            "MemoryPressure": "False",
+            "DiskPressure": "False",
+            "PIDPressure": "False",
+        }
         assert [taint["key"] for taint in node["spec"]["taints"]] == ["dra-harness.dev/simulated"]
     leases = {lease["metadata"]["name"]: lease for lease in sim_kube.list(LEASES, "kube-node-lease")}
     holders = {leases[node["metadata"]["name"]]["spec"]["holderIdentity"] for node in nodes}
@@ -260,6 +266,26 @@ def test_a_pod_completes_after_the_time_in_its_annotation(sim_kube: KubeClient) 
     assert {entry["status"] for entry in status["conditions"] if entry["type"] == "Ready"} == {"False"}
     wait_until(lambda: not special_claims(sim_kube, "short"), 30, "the claim of the finished pod to be gone")
     sim_kube.delete(PODS, "short", "default")
+
+
+@pytest.mark.integration
+def test_a_job_completes(sim_kube: KubeClient) -> None:
+    template = {"spec": sim_pod("template")["spec"]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "batch"},
+        "spec": {"completions": 3, "parallelism": 3, "template": template},
+    }
+    sim_kube.create(JOBS, job, "default")
+
+    def complete() -> bool:
+        status = sim_kube.get(JOBS, "batch", "default")["status"]
+        if "completionTime" not in status:
+            raise NotYet(status)
+        return bool(status["succeeded"] == 3)
+
+    assert wait_until(complete, 20, "the job to complete")
 
 
 @pytest.mark.integration
