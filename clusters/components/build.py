@@ -22,6 +22,7 @@ from clusters.components import locations, lock, toolchain
 from clusters.components.compile import Build, compile_programs, require_compiler
 from clusters.components.interface import Module, Program, Progress, silent
 from clusters.components.programs import KUBERNETES_MODULE, OWN_MODULE
+from harness.settings import cache_root
 
 
 @dataclasses.dataclass(frozen=True)

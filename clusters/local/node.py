@@ -215,8 +215,8 @@ class LocalNode:
             "failSwapOn": False,
             # Default 10 s: device plugins would show in the node's status only that late.
             "nodeStatusUpdateFrequency": "2s",
-            # Default 5 m. If the node controller's one attempt to lift the not-ready taint fails, it tries again
-            # only at the next write (pkg/controller/nodelifecycle, doNoScheduleTaintingPassWorker).
+            # Default 5 m. If the node controller's attempt to lift the not-ready taint fails, it tries again
+            # only at the next write (pkg/controller/nodelifecycle, doNodeProcessingPassWorker).
             "nodeStatusReportFrequency": "10s",
             # Default 1 m. A kubelet that is ahead of the Node authorizer's view of a new pod is refused the
             # pod's claim; SyncPod reports no error for that, so it tries again only at the next regular sync,
