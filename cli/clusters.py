@@ -54,7 +54,8 @@ def up(
         cluster = provider(components).up(spec, progress)
     finally:
         progress.close()
-    out.print(f"cluster {cluster.name} is up: {cluster.kubernetes}, {len(cluster.nodes)} nodes", markup=False)
+    count = f"{len(cluster.nodes)} nodes" + (f" and {simulated_nodes} simulated" if simulated_nodes else "")
+    out.print(f"cluster {cluster.name} is up: {cluster.kubernetes}, {count}", markup=False)
     out.print(f"export KUBECONFIG={cluster.kubeconfig}", markup=False, soft_wrap=True)
 
 
@@ -82,7 +83,7 @@ def down(
 def list_(output: OutputOption = Output.TABLE) -> None:
     """List the local clusters."""
     rows = [_row(cluster) for cluster in provider().list()]
-    show(rows, ["name", "kubernetes", "profile", "nodes", "state", "kubeconfig"], output)
+    show(rows, ["name", "kubernetes", "profile", "nodes", "simulated", "state", "kubeconfig"], output)
 
 
 def _row(cluster: Cluster) -> dict[str, object]:
@@ -91,6 +92,7 @@ def _row(cluster: Cluster) -> dict[str, object]:
         "kubernetes": cluster.kubernetes,
         "profile": cluster.profile.value,
         "nodes": len(cluster.nodes),
+        "simulated": cluster.simulated_nodes,
         "state": "up" if cluster.seconds else "incomplete",
         "kubeconfig": str(cluster.kubeconfig),
     }
@@ -108,17 +110,18 @@ def status(name: NameArgument = "default", output: OutputOption = Output.TABLE) 
 
 
 def logs(
-    component: Annotated[
-        str, typer.Argument(help="A component as `status` has it: kubelet/node-1.")
-    ],
+    component: Annotated[str, typer.Argument(help="A component as `status` has it: kubelet/node-1.")],
     name: Annotated[str, typer.Option("--cluster", help="Name of the cluster.")] = "default",
-    tail: Annotated[int, typer.Option(help="Only so many last lines; 0 prints everything.")] = 0,
+    tail: Annotated[int, typer.Option(min=0, help="Only so many last lines; 0 prints everything.")] = 0,
 ) -> None:
     """Print a component's log."""
     known = {each.component: each.log for each in provider().status(name)}
     if component not in known:
         raise UsageError(f"{component!r}: no component of {name}; there are: {', '.join(known)}")
-    lines = known[component].read_text(errors="replace").splitlines()
+    try:
+        lines = known[component].read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        raise UsageError(f"{component}: no log yet; it was never started") from None
     out.print("\n".join(lines[-tail:]), markup=False, soft_wrap=True)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from types import FrameType
 from typing import NoReturn
 
-import click
 import typer
 
 from cli import clusters, runs
@@ -36,28 +36,24 @@ app.command()(runs.report)
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with one of `ExitCode`."""
+    """Run the command line and exit with one of `ExitCode` (130 for Ctrl-C)."""
     signal.signal(signal.SIGTERM, _as_interrupt)
-    sys.exit(_exit_code())
-
-
-def _exit_code() -> int:
     try:
-        result = app(standalone_mode=False)
-    except click.exceptions.Exit as wanted:
-        return wanted.exit_code
-    except click.ClickException as error:
-        error.show()
-        return ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
-        fail("interrupted; what was started has been taken down")
-        return ExitCode.HARNESS_ERROR
+        app()
     except HarnessError as error:
         fail(str(error))
-        return error.exit_code
-    return result if isinstance(result, int) else ExitCode.PASSED
+        sys.exit(error.exit_code)
+    except Exception:
+        fail(traceback.format_exc())
+        fail("this is a defect of dra-harness itself; nothing is said about the cluster")
+        sys.exit(ExitCode.HARNESS_ERROR)
+    sys.exit(ExitCode.PASSED)
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends a run as Ctrl-C does: with its clean-up."""
+    """SIGTERM ends a command as Ctrl-C does: with its clean-up."""
     raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

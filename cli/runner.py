@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import secrets
+import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cli.console import BringUpProgress
 from clusters.interface import Cluster, ClusterProvider, ClusterSpec
 from harness import events
-from harness.errors import EnvironmentBlocked, HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.journal import Journal, read
 from harness.kube import KubeClient
 from reports.build import build
@@ -22,6 +23,7 @@ from reports.console import ConsoleReporter
 from reports.run import Run
 from suites import checks, engine, plan, target
 from suites.catalogue import load
+from suites.sweep import sweep
 
 
 @dataclass(frozen=True)
@@ -61,27 +63,30 @@ class Runner:
         catalogue = load()
         selected = catalogue.select(self._request.terms)  # a wrong term ends here, before anything is made
         attached = self._provider.attach(self._request.cluster) if self._request.cluster else None
-        collected = checks.collect()
+        planned = self._plan(attached)
         self._run_dir.mkdir(parents=True)
         self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
+        self._emit(events.PlanMade(at=events.now(), requirements=planned))
         try:
-            self._run_on(attached, collected)
-        except (EnvironmentBlocked, HarnessError) as error:
+            self._run_on(attached, plan.to_run(planned))
+        except HarnessError as error:
+            if not self._run_dir.exists():
+                raise  # the request was refused
             self._emit(events.HarnessFault(at=events.now(), message=str(error)))
         except KeyboardInterrupt:
             self._emit(events.HarnessFault(at=events.now(), message="interrupted"))
         return self._finish()
 
-    def _run_on(self, attached: Cluster | None, collected: Sequence[checks.Check]) -> None:
+    def _plan(self, attached: Cluster | None) -> list[events.PlannedRequirement]:
         spec = self._request.spec
         facts = (
             plan.Target(attached.kubernetes, attached.profile, len(attached.nodes))
             if attached
             else plan.Target(spec.kubernetes, spec.profile, spec.nodes)
         )
-        planned = plan.make(load(), collected, self._request.terms, facts, skip=self._request.skip)
-        self._emit(events.PlanMade(at=events.now(), requirements=planned))
-        to_run = plan.to_run(planned)
+        return plan.make(load(), checks.collect(), self._request.terms, facts, skip=self._request.skip)
+
+    def _run_on(self, attached: Cluster | None, to_run: Sequence[str]) -> None:
         if not to_run:
             return
         cluster = attached or self._bring_up()
@@ -93,11 +98,16 @@ class Runner:
         finally:
             if attached is None and not self._request.keep:
                 self._take_down(cluster)
+            else:
+                sweep(cluster, self._run_dir.name)
 
     def _bring_up(self) -> Cluster:
         progress = BringUpProgress()
         try:
             return self._provider.up(self._request.spec, progress)
+        except UsageError:
+            shutil.rmtree(self._run_dir)  # nothing was started, so nothing is left
+            raise
         finally:
             progress.close()
 
@@ -144,8 +154,18 @@ def _cluster_ready(cluster: Cluster) -> events.ClusterReady:
         nodes=[node.name for node in cluster.nodes],
         driver="bundled, one per check",
         seconds=cluster.seconds,
-        phases=cluster.phases,
+        phases=_durations(cluster.phases),
     )
+
+
+def _durations(reached: Mapping[str, float]) -> dict[str, float]:
+    """Seconds that each phase took, of the seconds after which each was reached."""
+    before = 0.0
+    durations = {}
+    for phase, seconds in reached.items():
+        durations[phase] = round(seconds - before, 2)
+        before = seconds
+    return durations
 
 
 def new_run_id() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -39,6 +40,9 @@ ClusterOption = Annotated[
 KubernetesOption = Annotated[
     str | None, typer.Option("--kubernetes", help="Kubernetes version of the cluster to bring up.")
 ]
+
+_RUN_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""A folder's name, and the value of a label: every object that a run makes carries it."""
 
 
 def plan(
@@ -86,11 +90,13 @@ def run(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the order of the checks; default random, always printed.")
     ] = None,
-    run_id: Annotated[
-        str | None, typer.Option(help="Name of the results folder.")
-    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
+    if run_id is not None and not _RUN_ID.fullmatch(run_id):
+        raise UsageError(
+            f"--run-id {run_id!r}: expected at most 63 of letters, digits, -, _ and ., not at the ends"
+        )
     run_dir = results_root() / (run_id or new_run_id())
     if run_dir.exists():
         raise UsageError(f"--run-id {run_dir.name}: {run_dir} exists")

@@ -25,6 +25,7 @@ from harness.waiting import NotYet, wait_until
 
 BUNDLED_DRIVER = "gpu.dra-harness.dev"
 BUNDLED_EXTENDED_RESOURCE = "dra-harness.dev/gpu"
+_BUNDLED = "bundled"
 _START_SECONDS = 30.0
 
 
@@ -43,11 +44,16 @@ class HostedProcess:
 
     name: str
     cluster: Cluster
-    directory: Path
-    """Its settings, control socket and log."""
+    owner: str
+    """The run that it is for, or `bundled` for the one that comes with the cluster."""
 
     command: ClassVar[str]
     """The subcommand that it runs."""
+
+    @property
+    def directory(self) -> Path:
+        """Its settings, control socket and log."""
+        return owner_directory(self.cluster, self.owner) / self.name.replace("/", "-")
 
     @property
     def control_socket(self) -> Path:
@@ -62,7 +68,7 @@ class HostedProcess:
     @property
     def component(self) -> str:
         """How its process is called in the cluster."""
-        return f"{self.command}/{self.name}"
+        return f"{self.command}/{self.owner}/{self.name}"
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write its config file."""
@@ -139,11 +145,27 @@ def node_settings(node: Node) -> dict[str, Any]:
     }
 
 
+def owner_directory(cluster: Cluster, owner: str) -> Path:
+    """Where the files of a run's drivers are."""
+    return cluster.directory / "drivers" / owner
+
+
+def kill_all(cluster: Cluster, owner: str) -> list[str]:
+    """End every driver and plugin of a run that is still there; returns the names of the run's drivers."""
+    for process in processes.find(cluster.id):
+        if process.component.split("/")[1:2] == [owner]:
+            processes.kill(cluster.id, process.component)
+    directory = owner_directory(cluster, owner)
+    names = [path.name for path in directory.iterdir()] if directory.exists() else []
+    shutil.rmtree(directory, ignore_errors=True)
+    return names
+
+
 def prepare_driver(
-    cluster: Cluster, name: str, *, nodes: Sequence[Node] | None = None, **settings: Any
+    cluster: Cluster, name: str, owner: str, *, nodes: Sequence[Node] | None = None, **settings: Any
 ) -> HostedDriver:
     """Write the settings of a DRA driver on some nodes (default: all); `settings` are keys of its config."""
-    driver = HostedDriver(name, cluster, cluster.directory / "drivers" / name)
+    driver = HostedDriver(name, cluster, owner)
     chosen = cluster.nodes if nodes is None else nodes
     base = {
         "driver": name,
@@ -154,10 +176,11 @@ def prepare_driver(
     return driver
 
 
-def prepare_device_plugin(cluster: Cluster, resource: str, counts: Mapping[str, int]) -> HostedDevicePlugin:
+def prepare_device_plugin(
+    cluster: Cluster, resource: str, owner: str, counts: Mapping[str, int]
+) -> HostedDevicePlugin:
     """Write the settings of a device plugin for `resource`, with so many devices on each named node."""
-    folder = resource.replace("/", "-")
-    plugin = HostedDevicePlugin(resource, cluster, cluster.directory / "drivers" / folder)
+    plugin = HostedDevicePlugin(resource, cluster, owner)
     nodes = [
         {"name": node.name, "kubeletDir": str(node.kubelet_dir), "count": counts[node.name]}
         for node in cluster.nodes
@@ -184,7 +207,7 @@ def bundled_inventory(path: Path | None) -> Inventory:
 def start_bundled(cluster: Cluster, inventory: Path | None) -> tuple[HostedDriver, Started]:
     """Start the driver that every cluster comes with."""
     settings: dict[str, Any] = {"inventory": str(inventory.absolute())} if inventory else {}
-    driver = prepare_driver(cluster, BUNDLED_DRIVER, **settings)
+    driver = prepare_driver(cluster, BUNDLED_DRIVER, _BUNDLED, **settings)
     return driver, driver.start()
 
 

@@ -66,7 +66,12 @@ class Drivers:
         """
         profile = inventory or {"devices": [{"preset": "h200", "count": devices}]}
         driver = driver_host.prepare_driver(
-            self.cluster, self._names.driver(suffix), nodes=nodes, inventory=profile, **settings
+            self.cluster,
+            self._names.driver(suffix),
+            self._names.run_id,
+            nodes=nodes,
+            inventory=profile,
+            **settings,
         )
         self.hosted.append(driver)
         driver.wait_ready(driver.start())
@@ -86,7 +91,7 @@ class Drivers:
 
     def start_device_plugin(self, resource: str, counts: dict[str, int]) -> HostedDevicePlugin:
         """Start a device plugin for `resource` with so many devices per node, and wait for allocatable."""
-        plugin = driver_host.prepare_device_plugin(self.cluster, resource, counts)
+        plugin = driver_host.prepare_device_plugin(self.cluster, resource, self._names.run_id, counts)
         self.hosted.append(plugin)
         plugin.start()
         for node, count in counts.items():

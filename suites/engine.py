@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from harness import events
 from harness.errors import HarnessError
-from harness.journal import FILE_NAME, Journal
+from harness.journal import FILE_NAME
 from harness.waiting import wait_until
 from suites.checks import ISOLATION, SUITES, base_arguments
 
@@ -46,6 +47,7 @@ def execute(checks: Sequence[str], execution: Execution, on_event: Callable[[eve
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **ISOLATION},
+            start_new_session=True,  # Ctrl-C at a terminal ends this process only, which passes it on once
         )
         try:
             while process.poll() is None:
@@ -53,18 +55,24 @@ def execute(checks: Sequence[str], execution: Execution, on_event: Callable[[eve
                     process.wait(timeout=0.2)
                 follower.drain()
         except KeyboardInterrupt:
+            _signal_all(process, signal.SIGINT)
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: process.poll() is not None, _STOP_SECONDS, "the checks to clean up")
             raise
         finally:
             if process.poll() is None:
-                process.kill()
+                _signal_all(process, signal.SIGKILL)
                 process.wait()
     follower.drain()
     if process.returncode not in (0, 1):
-        message = f"pytest ended with {process.returncode}; see {log.name}"
-        Journal(execution.run_dir).append(events.HarnessFault(at=events.now(), message=message))
-        raise HarnessError(f"{message}:\n{log.read_text(errors='replace')[-2000:]}")
+        end = log.read_text(errors="replace")[-2000:]
+        raise HarnessError(f"pytest ended with {process.returncode}; see {log.name}:\n{end}")
+
+
+def _signal_all(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal pytest and its workers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _command(checks: Sequence[str], execution: Execution) -> list[str]:
@@ -75,7 +83,7 @@ def _command(checks: Sequence[str], execution: Execution) -> list[str]:
         f"--randomly-seed={execution.seed}",
     ]
     if execution.parallel > 1:
-        command += ["-n", str(execution.parallel), "--dist", "worksteal", "--max-worker-restart=0"]
+        command += ["-n", str(execution.parallel), "--dist", "worksteal"]
     return [*command, *(str(SUITES / check) for check in checks)]
 
 

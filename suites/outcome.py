@@ -31,8 +31,9 @@ class Outcome(pydantic.BaseModel):
 def classify(when: str, excinfo: pytest.ExceptionInfo[BaseException] | None) -> Outcome:
     """Judge one phase.
 
-    A broken promise is an assertion, or a refusal by the API server, in the check itself; what goes wrong
-    around it, and any other exception, is the harness's own fault.
+    A broken promise is an assertion (`pytest.fail` and `pytest.raises` included), or a refusal by the API
+    server, in the check itself; what goes wrong around it, and any other exception, is the harness's own
+    fault.
     """
     if excinfo is None:
         return Outcome(result=Result.PASS)
@@ -42,9 +43,14 @@ def classify(when: str, excinfo: pytest.ExceptionInfo[BaseException] | None) -> 
         return Outcome(result=Result.BLOCKED, message=message)
     if isinstance(error, pytest.skip.Exception):
         return Outcome(result=Result.SKIPPED, message=message)
-    if when == "call" and isinstance(error, AssertionError | ApiError):
+    if when == "call" and (isinstance(error, AssertionError | ApiError) or _is_verdict(error)):
         return Outcome(result=Result.FAIL, message=message)
     return Outcome(result=Result.ERROR, message=f"in {when}: {type(error).__name__}: {message}")
+
+
+def _is_verdict(error: BaseException) -> bool:
+    """Whether it is `pytest.fail`, or `pytest.raises` around what was not refused; not pytest-timeout's."""
+    return isinstance(error, pytest.fail.Exception) and "from pytest-timeout" not in str(error)
 
 
 def with_deviation(outcome: Outcome, known: Deviation | None, today: datetime.date) -> Outcome:

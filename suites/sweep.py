@@ -1,0 +1,52 @@
+"""Removes what a run's checks left on a cluster that stays: after an interrupt, or the death of a worker.
+
+Only what carries the run's id is touched: its drivers' processes, and objects with its label.
+"""
+
+from __future__ import annotations
+
+from clusters import driver_host
+from clusters.interface import Cluster
+from harness.kube import (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
+    DEVICE_CLASSES,
+    NAMESPACES,
+    PODS,
+    RESOURCE_SLICES,
+    KubeClient,
+)
+from harness.waiting import WaitTimeout, wait_until
+from suites.naming import LABEL
+
+_CLUSTER_SCOPED = (ADMISSION_BINDINGS, ADMISSION_POLICIES, DEVICE_CLASSES)
+_GONE_SECONDS = 60.0
+
+
+def sweep(cluster: Cluster, run_id: str) -> None:
+    """Remove everything of a run; what is not there is fine.
+
+    Pods go first, while their drivers can still unprepare them. A pod that hangs is left to its namespace.
+    """
+    kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
+    selector = f"{LABEL}={run_id}"
+    for resource in _CLUSTER_SCOPED:
+        for obj in kube.list(resource, labels=selector):
+            kube.delete(resource, obj["metadata"]["name"])
+    namespaces = [each["metadata"]["name"] for each in kube.list(NAMESPACES, labels=selector)]
+    for namespace in namespaces:
+        kube.delete(NAMESPACES, namespace)
+    _wait_no_pods(kube, namespaces)
+    for driver in driver_host.kill_all(cluster, run_id):
+        for slice_ in kube.list(RESOURCE_SLICES, fields=f"spec.driver={driver}"):
+            kube.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
+
+
+def _wait_no_pods(kube: KubeClient, namespaces: list[str]) -> None:
+    def none() -> bool:
+        return not any(kube.list(PODS, namespace) for namespace in namespaces)
+
+    try:
+        wait_until(none, _GONE_SECONDS, "the pods of the run to be gone")
+    except WaitTimeout:
+        return
