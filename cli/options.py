@@ -34,15 +34,15 @@ SimulatedOption = Annotated[
 ]
 ComponentsOption = Annotated[
     Path | None,
-    typer.Option("--components", help="Folder with prebuilt programs; otherwise they are built."),
+    typer.Option("--components", help="Folder with Kubernetes' programs, prebuilt."),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
 def provider(components: Path | None = None) -> LocalProvider:
-    """The provider that the commands use, with programs from a folder or from a build."""
-    source: ComponentSource = DirectorySource(components) if components else BuildSource()
-    return LocalProvider(source)
+    """The provider that the commands use; programs are built, or come from a folder as far as it has them."""
+    source: ComponentSource = BuildSource()
+    return LocalProvider(DirectorySource(components, rest=source) if components else source)
 
 
 def version_of(kubernetes: str | None, components: Path | None) -> str:

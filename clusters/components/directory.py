@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from clusters.components.interface import Program, Progress, silent
+from clusters.components.interface import ComponentSource, Program, Progress, silent
 from clusters.components.programs import KUBERNETES_MODULE
 from harness.errors import UsageError
 
@@ -20,10 +20,13 @@ class DirectorySource:
 
     Args:
         directory: holds the executables.
+        rest: gives the programs that are no part of Kubernetes and aren't in the directory, so that a release
+            candidate's own programs are enough; without it the directory has to have everything.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, rest: ComponentSource | None = None) -> None:
         self.directory = directory.absolute()
+        self._rest = rest
 
     def ensure(
         self, programs: Iterable[Program], kubernetes_version: str, progress: Progress = silent
@@ -34,7 +37,7 @@ class DirectorySource:
             UsageError: naming every file that is missing or can't be executed, or every Kubernetes program
                 that says it is of another version.
         """
-        wanted = list(programs)
+        wanted, others = self._share_out(programs)
         if faults := [fault for program in wanted if (fault := self._fault(program.name))]:
             raise UsageError(
                 f"{self.directory}: expected an executable file for each program: {'; '.join(faults)}"
@@ -44,14 +47,30 @@ class DirectorySource:
             for program in wanted
             if program.module == KUBERNETES_MODULE
         }
-        others = [
+        foreign = [
             f"{name} is {version}" for name, version in versions.items() if version != kubernetes_version
         ]
-        if others:
+        if foreign:
             raise UsageError(
-                f"{self.directory}: expected Kubernetes {kubernetes_version}: {', '.join(others)}"
+                f"{self.directory}: expected Kubernetes {kubernetes_version}: {', '.join(foreign)}"
             )
-        return {program.name: self.directory / program.name for program in wanted}
+        found = {program.name: self.directory / program.name for program in wanted}
+        if self._rest and others:
+            found |= self._rest.ensure(others, kubernetes_version, progress)
+        return found
+
+    def _share_out(self, programs: Iterable[Program]) -> tuple[list[Program], list[Program]]:
+        """Those that the directory has to have, and those that come from elsewhere."""
+        own: list[Program] = []
+        others: list[Program] = []
+        for program in programs:
+            elsewhere = (
+                self._rest is not None
+                and program.module != KUBERNETES_MODULE
+                and not (self.directory / program.name).exists()
+            )
+            (others if elsewhere else own).append(program)
+        return own, others
 
     def kubernetes_version(self) -> str:
         """What the directory's kube-apiserver says it is, such as `v1.38.0-rc.0`.

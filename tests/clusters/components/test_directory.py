@@ -73,3 +73,27 @@ def test_a_relative_directory_gives_absolute_paths(tmp_path: Path, monkeypatch: 
     put_program(tmp_path, "etcd", "etcd")
     monkeypatch.chdir(tmp_path)
     assert DirectorySource(Path()).ensure([PROGRAMS["etcd"]], "v1.37.2") == {"etcd": tmp_path / "etcd"}
+
+
+def test_a_release_candidates_own_programs_are_enough(tmp_path: Path) -> None:
+    candidate, rest = tmp_path / "candidate", tmp_path / "rest"
+    candidate.mkdir()
+    rest.mkdir()
+    put_program(candidate, "kubelet", "Kubernetes v1.38.0-rc.0")
+    put_program(candidate, "ctr", "ctr")
+    put_program(rest, "etcd", "etcd Version: 3.7.3")
+    wanted = [PROGRAMS[name] for name in ("kubelet", "ctr", "etcd")]
+
+    found = DirectorySource(candidate, rest=DirectorySource(rest)).ensure(wanted, "v1.38.0-rc.0")
+
+    assert found == {"kubelet": candidate / "kubelet", "ctr": candidate / "ctr", "etcd": rest / "etcd"}
+
+
+def test_kubernetes_programs_never_come_from_elsewhere(tmp_path: Path) -> None:
+    candidate, rest = tmp_path / "candidate", tmp_path / "rest"
+    candidate.mkdir()
+    rest.mkdir()
+    put_program(rest, "kubelet", "Kubernetes v1.38.0-rc.0")
+
+    with pytest.raises(UsageError, match="kubelet is missing"):
+        DirectorySource(candidate, rest=DirectorySource(rest)).ensure([PROGRAMS["kubelet"]], "v1.38.0-rc.0")
