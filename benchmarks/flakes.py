@@ -23,15 +23,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, runs + 1):
             run_dir = Path(folder) / str(number)
-            code = _run(run_dir)
-            finished = [event for event in journal.read(run_dir) if isinstance(event, events.CheckFinished)]
+            done = _run(run_dir)
+            if not (run_dir / journal.FILE_NAME).exists():
+                sys.exit(f"run {number}: exit {done.returncode}, nothing ran:\n{done.stderr[-2000:]}")
+            log = journal.read(run_dir)
+            finished = [event for event in log if isinstance(event, events.CheckFinished)]
             for event in finished:
                 outcomes.setdefault(event.check, {}).setdefault(event.result, []).append(number)
             print(
-                f"run {number:>2}: exit {code}, {len(finished)} checks, {area_seconds(run_dir):.1f} s",
+                f"run {number:>2}: exit {done.returncode}, {len(finished)} checks, {area_seconds(run_dir):.1f} s",
                 flush=True,
             )
             _explain(event for event in finished if event.result not in ("pass", "expected-fail"))
+            for event in log:
+                if isinstance(event, events.HarnessFault):
+                    print(f"  harness fault: {event.message[:1000]}", flush=True)
     different = {check: results for check, results in outcomes.items() if len(results) > 1}
     for check, results in sorted(different.items()):
         print(f"differs: {check}: {results}")
@@ -39,15 +45,14 @@ def main() -> None:
     sys.exit(1 if different else 0)
 
 
-def _run(run_dir: Path) -> int:
-    done = subprocess.run(
+def _run(run_dir: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "cli.main", "run", "extended-resource", "--run-id", run_dir.name],
         check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
         env={**os.environ, "DRA_HARNESS_RESULTS": str(run_dir.parent)},
     )
-    return done.returncode
 
 
 def _explain(troubled: Iterable[events.CheckFinished]) -> None:

@@ -66,7 +66,8 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Outp
     if output is Output.JSON:
         out.print_json(json.dumps(rows, default=str))
     elif output is Output.YAML:
-        out.print(yaml.safe_dump(json.loads(json.dumps(rows, default=str)), sort_keys=False), markup=False)
+        text = yaml.safe_dump(json.loads(json.dumps(rows, default=str)), sort_keys=False)
+        out.print(text, markup=False, soft_wrap=True)  # a line that is wrapped is no YAML any more
     elif not rows:
         err.print("none")
     else:

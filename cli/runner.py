@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.console import BringUpProgress
-from clusters.interface import Cluster, ClusterProvider, ClusterSpec
+from clusters.interface import Cluster, ClusterProvider, ClusterSpec, Profile
 from harness import events
 from harness.errors import HarnessError, UsageError
 from harness.journal import Journal, read
@@ -34,9 +34,11 @@ class RunRequest:
     """Areas and requirement IDs."""
     skip: Sequence[str]
     spec: ClusterSpec
-    """The cluster to bring up, if none is named."""
+    """What clusters to bring up, if none is named; names and profiles are filled in."""
     cluster: str | None
     """The cluster to use."""
+    profile: Profile | None
+    """The profile of every cluster; None brings up one for each that checks need."""
     keep: bool
     seed: int
     parallel: int
@@ -53,6 +55,7 @@ class Runner:
         self._journal = Journal(run_dir)
         self._console = ConsoleReporter()
         self._started = time.monotonic()
+        self._made: list[str] = []
 
     def run(self) -> int:
         """Plan, run, report; returns the exit code of the verdict.
@@ -63,12 +66,15 @@ class Runner:
         catalogue = load()
         selected = catalogue.select(self._request.terms)  # a wrong term ends here, before anything is made
         attached = self._provider.attach(self._request.cluster) if self._request.cluster else None
-        planned = self._plan(attached)
+        facts = self._target(attached)
+        collected = checks.collect()
+        planned = plan.make(catalogue, collected, self._request.terms, facts, skip=self._request.skip)
         self._run_dir.mkdir(parents=True)
         self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
         self._emit(events.PlanMade(at=events.now(), requirements=planned))
         try:
-            self._run_on(attached, plan.to_run(planned))
+            for group in plan.groups(plan.to_run(planned), collected, facts):
+                self._run_group(attached, group)
         except HarnessError as error:
             if not self._run_dir.exists():
                 raise  # the request was refused
@@ -77,36 +83,37 @@ class Runner:
             self._emit(events.HarnessFault(at=events.now(), message="interrupted"))
         return self._finish()
 
-    def _plan(self, attached: Cluster | None) -> list[events.PlannedRequirement]:
+    def _target(self, attached: Cluster | None) -> plan.Target:
+        if attached:
+            return plan.Target(attached.kubernetes, attached.profile, len(attached.nodes), attached.gates)
         spec = self._request.spec
-        facts = (
-            plan.Target(attached.kubernetes, attached.profile, len(attached.nodes))
-            if attached
-            else plan.Target(spec.kubernetes, spec.profile, spec.nodes)
-        )
-        return plan.make(load(), checks.collect(), self._request.terms, facts, skip=self._request.skip)
+        return plan.Target(spec.kubernetes, self._request.profile, spec.nodes)
 
-    def _run_on(self, attached: Cluster | None, to_run: Sequence[str]) -> None:
-        if not to_run:
-            return
-        cluster = attached or self._bring_up()
+    def _run_group(self, attached: Cluster | None, group: plan.Group) -> None:
+        cluster = attached or self._bring_up(group)
         try:
             self._emit(_cluster_ready(cluster))
             target.write_cluster(self._run_dir, cluster)
-            execution = engine.Execution(self._run_dir, self._request.seed, self._request.parallel)
-            engine.execute(to_run, execution, self._console.handle)
+            for ids, parallel in ((group.together, self._request.parallel), (group.alone, 1)):
+                if ids:
+                    execution = engine.Execution(self._run_dir, self._request.seed, parallel)
+                    engine.execute(ids, execution, self._console.handle)
         finally:
             if attached is None and not self._request.keep:
                 self._take_down(cluster)
             else:
                 sweep(cluster, self._run_dir.name)
 
-    def _bring_up(self) -> Cluster:
+    def _bring_up(self, group: plan.Group) -> Cluster:
+        name = f"{self._request.spec.name}-{len(self._made) + 1}"
+        spec = replace(self._request.spec, name=name, profile=group.profile, gates=dict(group.gates))
+        self._made.append(name)
         progress = BringUpProgress()
         try:
-            return self._provider.up(self._request.spec, progress)
+            return self._provider.up(spec, progress)
         except UsageError:
-            shutil.rmtree(self._run_dir)  # nothing was started, so nothing is left
+            if len(self._made) == 1:
+                shutil.rmtree(self._run_dir)  # nothing was started, so nothing is left
             raise
         finally:
             progress.close()

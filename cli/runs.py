@@ -17,7 +17,6 @@ from cli.options import (
     NodesOption,
     Output,
     OutputOption,
-    ProfileOption,
     provider,
     version_of,
 )
@@ -41,6 +40,11 @@ KubernetesOption = Annotated[
     str | None, typer.Option("--kubernetes", help="Kubernetes version of the cluster to bring up.")
 ]
 
+ProfileOption = Annotated[
+    Profile | None,
+    typer.Option("--profile", help="Profile of every cluster; by default one for each that checks need."),
+]
+
 _RUN_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """A folder's name, and the value of a label: every object that a run makes carries it."""
 
@@ -50,7 +54,7 @@ def plan(
     skip: SkipOption = None,
     cluster: ClusterOption = None,
     kubernetes: KubernetesOption = None,
-    profile: ProfileOption = Profile.GA,
+    profile: ProfileOption = None,
     nodes: NodesOption = 2,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -58,7 +62,7 @@ def plan(
     load().select(terms or ())
     if cluster:
         found = provider().attach(cluster)
-        target = planning.Target(found.kubernetes, found.profile, len(found.nodes))
+        target = planning.Target(found.kubernetes, found.profile, len(found.nodes), found.gates)
     else:
         target = planning.Target(version_of(kubernetes, None), profile, nodes)
     planned = planning.make(load(), checks.collect(), terms or (), target, skip=skip or ())
@@ -81,7 +85,7 @@ def run(
     cluster: ClusterOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
     kubernetes: KubernetesOption = None,
-    profile: ProfileOption = Profile.GA,
+    profile: ProfileOption = None,
     nodes: NodesOption = 2,
     components: ComponentsOption = None,
     parallel: Annotated[
@@ -106,11 +110,11 @@ def run(
         spec=ClusterSpec(
             name=f"run-{secrets.token_hex(3)}",
             kubernetes=version_of(kubernetes, components),
-            profile=profile,
             nodes=nodes,
             ephemeral=not keep,
         ),
         cluster=cluster,
+        profile=profile,
         keep=keep,
         seed=secrets.randbelow(2**31) if seed is None else seed,
         parallel=parallel,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -35,6 +35,8 @@ class ClusterSpec:
     name: str
     kubernetes: str = "v1.37.2"
     profile: Profile = Profile.GA
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates on top of the profile's, for every component."""
     nodes: int = 2
     """Real nodes: a kubelet and a containerd each."""
     simulated_nodes: int = 0
@@ -73,6 +75,8 @@ class Cluster:
     nodes: tuple[Node, ...]
     directory: Path
     """Where the provider keeps the cluster's files."""
+    gates: Mapping[str, bool]
+    """Feature gates that were set on top of the profile's."""
     id: str
     """The mark that every process started for the cluster carries."""
     driver_kubeconfig: Path
@@ -132,6 +136,19 @@ class ClusterProvider(Protocol):
 
     def list(self) -> Sequence[Cluster]:
         """The clusters that are up or were left half-way."""
+        ...
+
+    def restart(self, name: str, component: str, gates: Mapping[str, bool] | None = None) -> None:
+        """Restart one component, with gates on top of the cluster's own; workloads stay as they are.
+
+        Args:
+            name: the cluster.
+            component: as `status` names it, such as kube-scheduler or kubelet/node-1.
+            gates: what differs from the cluster's own gates until the next restart.
+
+        Raises:
+            EnvironmentBlocked: the component did not come back, or is not the provider's to restart.
+        """
         ...
 
     def status(self, name: str) -> Sequence[ComponentStatus]:

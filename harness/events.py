@@ -166,7 +166,7 @@ def dump(event: Event) -> str:
     return event.model_dump_json()
 
 
-def parse(line: str) -> Event:
+def parse(line: str | bytes) -> Event:
     """Read one line of `events.ndjson`.
 
     Raises:

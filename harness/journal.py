@@ -9,7 +9,7 @@ import pydantic
 
 from harness import events
 from harness.errors import UsageError
-from harness.redaction import redact
+from harness.redaction import redact_value
 
 FILE_NAME = "events.ndjson"
 
@@ -22,8 +22,9 @@ class Journal:
 
     def append(self, event: events.Event) -> None:
         """Add one event, with secrets redacted."""
+        redacted = type(event).model_validate(redact_value(event.model_dump(mode="json")))
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(redact(events.dump(event)) + "\n")
+            file.write(events.dump(redacted) + "\n")
 
 
 def read(run_dir: Path) -> list[events.Event]:
@@ -34,18 +35,18 @@ def read(run_dir: Path) -> list[events.Event]:
     """
     path = run_dir / FILE_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: not the folder of a run ({error.strerror})") from error
-    return list(_parse_lines(path, text))
+    return list(_parse_lines(path, content))
 
 
-def _parse_lines(path: Path, text: str) -> Iterator[events.Event]:
-    lines = text.split("\n")
+def _parse_lines(path: Path, content: bytes) -> Iterator[events.Event]:
+    lines = content.split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):
         try:
             yield events.parse(line)
         except pydantic.ValidationError as error:
             first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
+            key = ".".join(str(part) for part in first["loc"]) or "the line"
             raise UsageError(f"{path}:{number}: {key}: {first['msg']}") from error

@@ -15,6 +15,7 @@ from typing import Any
 import kubernetes.client
 import kubernetes.config
 import urllib3
+import yaml
 
 from harness.errors import UsageError
 
@@ -24,6 +25,9 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+_MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
+"""What the client raises for a kubeconfig whose parts aren't what it takes for granted."""
 
 
 class ApiError(Exception):
@@ -95,7 +99,7 @@ class KubeClient:
         """
         try:
             api = kubernetes.config.new_client_from_config(str(path), context=context)
-        except (kubernetes.config.ConfigException, OSError) as error:
+        except (kubernetes.config.ConfigException, OSError, yaml.YAMLError, *_MALFORMED) as error:
             raise UsageError(f"{path}: not a usable kubeconfig: {error}") from error
         return cls(api, timeout=timeout)
 
@@ -116,7 +120,7 @@ class KubeClient:
         """
         response = self._send(method, path, body, query, content_type, accept, timeout=self._timeout)
         try:
-            text: str = response.data.decode()
+            text: str = response.data.decode(errors="replace")  # a container may log anything
         finally:
             response.release_conn()
         if response.status >= 400:

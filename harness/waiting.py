@@ -30,7 +30,7 @@ class NotYet(Exception):
 
 
 def wait_until(
-    probe: Callable[[], T],
+    probe: Callable[[], T | None],
     deadline: float,
     describe: str,
     *,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters.interface import Profile
 from harness.errors import HarnessError
 from suites.catalogue import Catalogue, Form, load
 
@@ -40,6 +41,12 @@ class Check:
     form: Form | None = None
     nodes: int = 1
     """Real nodes that it takes."""
+    profile: Profile = Profile.GA
+    """The profile that its requirements need."""
+    gates: tuple[tuple[str, bool], ...] = ()
+    """Gates on top of the profile's."""
+    exclusive: bool = False
+    """Whether it runs alone."""
 
 
 def of_item(item: pytest.Item, catalogue: Catalogue) -> Check:
@@ -56,8 +63,17 @@ def of_item(item: pytest.Item, catalogue: Catalogue) -> Check:
         raise pytest.UsageError(f"{item.nodeid}: no requirement {', '.join(unknown)} in the catalogue")
     parameters = getattr(item, "callspec", None)
     form = parameters.params.get("form") if parameters else None
-    nodes = max((mark.args[0] for mark in item.iter_markers("needs_nodes")), default=1)
-    return Check(item.nodeid, ids, form, nodes)
+    gates = {gate: on for mark in item.iter_markers("needs_gates") for gate, on in mark.kwargs.items()}
+    alpha = any(catalogue.get(name).profile is Profile.ALPHA for name in ids)
+    return Check(
+        id=item.nodeid,
+        requirements=ids,
+        form=form,
+        nodes=max((mark.args[0] for mark in item.iter_markers("needs_nodes")), default=1),
+        profile=Profile.ALPHA if alpha else Profile.GA,
+        gates=tuple(sorted(gates.items())),
+        exclusive=item.get_closest_marker("exclusive") is not None,
+    )
 
 
 def collect(directory: Path = SUITES) -> list[Check]:

@@ -17,6 +17,15 @@ def needs_nodes(count: int) -> pytest.MarkDecorator:
     return pytest.mark.needs_nodes(count)
 
 
+def needs_gates(**gates: bool) -> pytest.MarkDecorator:
+    """Feature gates that the check's cluster has on top of its profile's; a run makes a cluster for them."""
+    return pytest.mark.needs_gates(**gates)
+
+
+exclusive = pytest.mark.exclusive
+"""The check changes the cluster for everybody, such as by restarting a component: it runs alone."""
+
+
 def deviation(issue: str) -> pytest.MarkDecorator:
     """A known upstream deviation, by its issue in the catalogue: on affected versions the check must fail."""
     return pytest.mark.deviation(issue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusters.interface import Profile
@@ -17,8 +17,11 @@ class Target:
     """What the plan is made for: a cluster that is up, or one that would be brought up."""
 
     kubernetes: str
-    profile: Profile
+    profile: Profile | None
+    """None if the run brings up a cluster of each profile that checks need."""
     nodes: int
+    gates: Mapping[str, bool] | None = None
+    """Gates that a cluster which is up was made with; None if the run makes clusters as checks need."""
 
 
 def make(
@@ -73,15 +76,55 @@ def _decide(
         return Result.UNSUPPORTED, f"promised since {requirement.since}; the cluster is {target.kubernetes}"
     if not checks:
         return Result.NOT_COVERED, "no check exists yet"
-    if requirement.profile.value == Profile.ALPHA and target.profile is not Profile.ALPHA:
+    if requirement.profile is Profile.ALPHA and target.profile is Profile.GA:
         return Result.BLOCKED, f"needs the gates {', '.join(requirement.gates)}: profile {Profile.ALPHA}"
+    if missing := _missing_gates(checks, target):
+        return Result.BLOCKED, f"needs a cluster made with {missing}"
     nodes = max(check.nodes for check in checks)
     if nodes > target.nodes:
         return Result.BLOCKED, f"needs {nodes} real nodes; the cluster has {target.nodes}"
     return None, ""
 
 
+def _missing_gates(checks: Sequence[Check], target: Target) -> str:
+    if target.gates is None:
+        return ""
+    needed = {gate for check in checks for gate in check.gates}
+    missing = sorted(needed - set(target.gates.items()))
+    return ", ".join(f"{gate}={str(on).lower()}" for gate, on in missing)
+
+
 def to_run(plan: Sequence[PlannedRequirement]) -> list[str]:
     """The node ids to run. A check of two requirements runs if either is to be run."""
     ids = {check for planned in plan if planned.decision is None for check in planned.checks}
     return sorted(ids)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Checks that share a cluster."""
+
+    profile: Profile
+    gates: tuple[tuple[str, bool], ...]
+    together: tuple[str, ...]
+    """Node ids of checks that may run side by side."""
+    alone: tuple[str, ...]
+    """Node ids of checks that run one at a time, after the others."""
+
+
+def groups(ids: Sequence[str], checks: Sequence[Check], target: Target) -> list[Group]:
+    """Share checks out to clusters: one for each profile and set of gates, or the target if it is one."""
+    by_need: dict[tuple[Profile, tuple[tuple[str, bool], ...]], list[Check]] = {}
+    for check in checks:
+        if check.id in ids:
+            gates = () if target.gates is not None else check.gates
+            by_need.setdefault((target.profile or check.profile, gates), []).append(check)
+    return [
+        Group(
+            profile,
+            gates,
+            together=tuple(check.id for check in members if not check.exclusive),
+            alone=tuple(check.id for check in members if check.exclusive),
+        )
+        for (profile, gates), members in sorted(by_need.items())
+    ]

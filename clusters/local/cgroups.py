@@ -14,18 +14,22 @@ def root_name(cluster_id: str) -> str:
     return f"dra-harness-{cluster_id}"
 
 
-def create(cluster_id: str, node: str) -> str:
-    """Make a node's cgroup in every hierarchy; returns its path as the kubelet wants it (`cgroupRoot`)."""
+def path(cluster_id: str, node: str) -> str:
+    """A node's cgroup as the kubelet wants it (`cgroupRoot`)."""
+    return f"/{root_name(cluster_id)}/{node}"
+
+
+def create(cluster_id: str, node: str) -> None:
+    """Make a node's cgroup in every hierarchy."""
     for hierarchy, version in _hierarchies():
-        path = hierarchy
+        folder = hierarchy
         for part in (root_name(cluster_id), node):
             if version == 2:
-                _delegate_controllers(path)
-            path = path / part
+                _delegate_controllers(folder)
+            folder = folder / part
             with contextlib.suppress(OSError):  # a hierarchy that is read-only here has no pods in it either
-                path.mkdir(exist_ok=True)
-                _inherit_cpuset(path)
-    return f"/{root_name(cluster_id)}/{node}"
+                folder.mkdir(exist_ok=True)
+                _inherit_cpuset(folder)
 
 
 def remove(cluster_id: str) -> None:

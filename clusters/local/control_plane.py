@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import urllib3
 from clusters import processes
 from clusters.local.layout import KUBELET_CLIENT, Layout
 from clusters.local.network import node_address
-from clusters.profiles import feature_gates, gates_flag, runtime_config
+from clusters.profiles import gates_flag, runtime_config
 from harness.errors import EnvironmentBlocked
 from harness.kube import ApiError, KubeClient
 from harness.waiting import NotYet, WaitTimeout, wait_until
@@ -81,23 +82,39 @@ def wait_for_controllers(layout: Layout, deadline: float) -> None:
     Raises:
         EnvironmentBlocked: one ended or was not healthy in time; the end of its log is in the message.
     """
-    ports = {CONTROLLER_MANAGER: layout.ports.controller_manager, SCHEDULER: layout.ports.scheduler}
+    ports = layout.ports
+    # Serving comes first: only these say that the controllers run, and that the informers are filled.
     with urllib3.PoolManager(ca_certs=str(layout.pki / "ca.crt"), retries=False) as pool:
-        for component, port in ports.items():
+        manager = partial(
+            pool.request, "GET", f"https://127.0.0.1:{ports.controller_manager}/healthz?verbose"
+        )
+        _wait_working(layout, CONTROLLER_MANAGER, manager, b"[+]resourceclaim-controller ok", deadline)
+        scheduler = partial(pool.request, "GET", f"https://127.0.0.1:{ports.scheduler}/readyz?verbose")
+        _wait_working(layout, SCHEDULER, scheduler, b"[+]", deadline)
 
-            def healthy(component: str = component, port: int = port) -> bool:
-                if processes.main_pid(layout.state.id, component, component) is None:
-                    raise EnvironmentBlocked(f"{component} ended: {processes.tail(layout.log(component))}")
-                try:
-                    answer = pool.request("GET", f"https://127.0.0.1:{port}/healthz", timeout=2.0)
-                except urllib3.exceptions.HTTPError as error:
-                    raise NotYet(error) from error
-                return answer.status == HTTPStatus.OK
 
-            try:
-                wait_until(healthy, deadline, f"{component} to be healthy", interval=0.05)
-            except WaitTimeout as error:
-                raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(component))}") from error
+def _wait_working(
+    layout: Layout,
+    component: str,
+    ask: Callable[..., urllib3.BaseHTTPResponse],
+    sign: bytes,
+    deadline: float,
+) -> None:
+    def working() -> bool:
+        if processes.main_pid(layout.state.id, component, component) is None:
+            raise EnvironmentBlocked(f"{component} ended: {processes.tail(layout.log(component))}")
+        try:
+            answer = ask(timeout=2.0)
+        except urllib3.exceptions.HTTPError as error:
+            raise NotYet(error) from error
+        if answer.status != HTTPStatus.OK or sign not in answer.data:
+            raise NotYet(f"{answer.status} {answer.data[-300:]!r}")
+        return True
+
+    try:
+        wait_until(working, deadline, f"{component} to be healthy", interval=0.05)
+    except WaitTimeout as error:
+        raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(component))}") from error
 
 
 def _certificate(layout: Layout, name: str) -> tuple[Path, Path]:
@@ -158,7 +175,7 @@ def _apiserver(layout: Layout) -> list[str]:
         f"--service-account-signing-key-file={layout.pki / 'service-account.key'}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-cluster-ip-range={SERVICE_CIDR}",
-        *gates_flag(feature_gates(state.profile, state.kubernetes)),
+        *gates_flag(layout.gates),
     ]
     if config := runtime_config(state.profile):
         arguments.append(f"--runtime-config={config}")
@@ -194,5 +211,5 @@ def _client_component(layout: Layout, name: str, kubeconfig: Path, port: int) ->
         f"--tls-cert-file={certificate}",
         f"--tls-private-key-file={key}",
         "--leader-elect=false",
-        *gates_flag(feature_gates(layout.state.profile, layout.state.kubernetes)),
+        *gates_flag(layout.gates),
     ]

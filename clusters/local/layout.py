@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusters.local.pki import CertificateAuthority, service_account_keys, write_kubeconfig
 from clusters.local.state import ClusterState
+from clusters.profiles import feature_gates
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,19 @@ class Layout:
     programs: Mapping[str, Path]
     """Program name -> executable."""
     ports: Ports
+    other_gates: Mapping[str, bool] = field(default_factory=dict)
+    """What differs from the cluster's gates for a component that is restarted."""
+
+    @classmethod
+    def of(cls, state: ClusterState, other_gates: Mapping[str, bool] | None = None) -> Layout:
+        """The layout of a cluster that is up."""
+        return cls(state, state.programs, Ports(**state.ports), other_gates or {})
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The feature gates that a component gets."""
+        own = feature_gates(self.state.profile, self.state.kubernetes)
+        return {**own, **self.state.gates, **self.other_gates}
 
     @property
     def server(self) -> str:

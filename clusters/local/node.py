@@ -10,9 +10,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import urllib3
 import yaml
 
 from clusters import processes
@@ -22,12 +24,12 @@ from clusters.local.containerd import write_config as write_containerd_config
 from clusters.local.layout import Layout
 from clusters.local.network import bridge_name, node_address, pod_subnet
 from clusters.local.state import KUBELET_DIR_IN_NODE, write_atomically, write_json
-from clusters.profiles import feature_gates
 from harness.errors import EnvironmentBlocked
 from harness.waiting import NotYet, wait_until
 
 _CAP_SYS_RESOURCE = 24
 _START_SECONDS = 20.0
+_STOP_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,10 @@ class LocalNode:
         """Write the node's settings and make its cgroup."""
         for folder in ("lib/kubelet", "lib/cni", "run", "log", "cdi", "containerd", "cni", "volume-plugins"):
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
-        cgroup_root = cgroups.create(self.layout.state.id, self.name)
+        cgroups.create(self.layout.state.id, self.name)
         write_containerd_config(self.directory, self.layout.programs, restricted=not has_cap_sys_resource())
         self._write_cni()
         write_atomically(self.directory / "resolv.conf", "nameserver 127.0.0.1\n")
-        kubelet_config = self._kubelet_config(cgroup_root)
-        write_atomically(self.directory / "kubelet.yaml", yaml.safe_dump(kubelet_config, sort_keys=False))
 
     def start_init(self) -> None:
         """Start the process that holds the node's namespaces."""
@@ -110,8 +110,10 @@ class LocalNode:
             raise EnvironmentBlocked(f"{self.name}: image {archive.name}: {done.stderr.strip()}")
 
     def start_kubelet(self) -> subprocess.Popen[bytes]:
-        """Start the kubelet; it registers its Node."""
+        """Write the kubelet's settings and start it; it registers its Node."""
         state = self.layout.state
+        settings = yaml.safe_dump(self._kubelet_config(), sort_keys=False)
+        write_atomically(self.directory / "kubelet.yaml", settings)
         return self._spawn(
             "kubelet",
             [
@@ -126,9 +128,19 @@ class LocalNode:
             ],
         )
 
-    def stop_kubelet(self) -> None:
-        """Stop the kubelet and leave the pods running, as an upgrade of it does."""
-        processes.kill(self.layout.state.id, self.component("kubelet"), grace=5)
+    def restart_kubelet(self) -> None:
+        """Stop the kubelet, leaving the pods as they are, and start it again, until it is healthy."""
+        processes.kill(self.layout.state.id, self.component("kubelet"), grace=_STOP_SECONDS)
+        popen = self.start_kubelet()
+
+        def healthy() -> bool:
+            try:
+                url = f"http://127.0.0.1:{self.healthz_port}/healthz"
+                return urllib3.request("GET", url, timeout=2.0, retries=False).status == HTTPStatus.OK
+            except urllib3.exceptions.HTTPError as error:
+                raise NotYet(error) from error
+
+        self._wait(healthy, popen, "kubelet", "the kubelet to be healthy")
 
     def _spawn(self, program: str, argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
         component = self.component(program)
@@ -189,9 +201,9 @@ class LocalNode:
         conf_dir.mkdir(parents=True, exist_ok=True)
         write_json(conf_dir / "10-bridge.conflist", network)
 
-    def _kubelet_config(self, cgroup_root: str) -> dict[str, Any]:
-        state, pki = self.layout.state, self.layout.pki
-        gates = feature_gates(state.profile, state.kubernetes)
+    def _kubelet_config(self) -> dict[str, Any]:
+        pki = self.layout.pki
+        gates = self.layout.gates
         if not has_cap_sys_resource():
             gates["KubeletInUserNamespace"] = True
         config: dict[str, Any] = {
@@ -211,7 +223,7 @@ class LocalNode:
             "tlsPrivateKeyFile": str(pki / f"kubelet-{self.name}-server.key"),
             "containerRuntimeEndpoint": f"unix://{SOCKET}",
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": cgroup_root,
+            "cgroupRoot": cgroups.path(self.layout.state.id, self.name),
             "failSwapOn": False,
             # Default 10 s: device plugins would show in the node's status only that late.
             "nodeStatusUpdateFrequency": "2s",
@@ -233,6 +245,12 @@ class LocalNode:
         if not cgroups.is_v2():
             config["failCgroupV1"] = False
         return config
+
+
+def nodes_of(layout: Layout) -> list[LocalNode]:
+    """The real nodes of a cluster."""
+    ports = layout.state.kubelet_ports
+    return [LocalNode(layout, index, *pair) for index, pair in enumerate(ports, start=1)]
 
 
 def has_cap_sys_resource() -> bool:

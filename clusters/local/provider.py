@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import filelock
@@ -13,9 +14,19 @@ from clusters import driver_host, processes
 from clusters.components import CONTROL_PLANE, NODE, SIMULATION, ComponentSource
 from clusters.components.image import write_archive
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
-from clusters.local import bootstrap, control_plane, network, preflight, simulated, state, sysctls, teardown
+from clusters.local import (
+    bootstrap,
+    control_plane,
+    network,
+    preflight,
+    restart,
+    simulated,
+    state,
+    sysctls,
+    teardown,
+)
 from clusters.local.layout import Layout, Ports, write_credentials
-from clusters.local.node import LocalNode
+from clusters.local.node import LocalNode, nodes_of
 from harness.errors import UsageError
 from harness.kube import KubeClient
 
@@ -84,12 +95,19 @@ class LocalProvider:
             for component in expected
         ]
 
+    def restart(self, name: str, component: str, gates: Mapping[str, bool] | None = None) -> None:
+        """Restart one component; see `ClusterProvider.restart`."""
+        restart.restart(Layout.of(state.load(name), gates), component)
+
     def _reserve(self, spec: ClusterSpec, programs: Mapping[str, Path]) -> Layout:
         """Take a name, an id and an address block, and write them down, before anything is started."""
         with state.machine_lock():
             _require_free_name(spec.name)
             slot = network.free_slot({found.slot for found in state.load_all()})
             sysctls.remember()
+            apiserver, *others = network.free_ports(5 + 2 * spec.nodes)
+            ports = Ports(spec.port or apiserver, *others[:4])
+            kubelet_ports = others[4:]
             reserved = state.ClusterState(
                 id=state.new_id(),
                 name=spec.name,
@@ -98,12 +116,15 @@ class LocalProvider:
                 nodes=tuple(f"node-{index}" for index in range(1, spec.nodes + 1)),
                 slot=slot,
                 simulated_nodes=spec.simulated_nodes,
+                gates=dict(spec.gates),
+                ports=asdict(ports),
+                kubelet_ports=tuple(zip(kubelet_ports[::2], kubelet_ports[1::2], strict=True)),
+                programs=dict(programs),
             )
             state.save(reserved)
             self._locks.append(state.maker_lock(reserved))
             self._locks[-1].acquire()
-        apiserver, *others = network.free_ports(5)
-        return Layout(reserved, programs, Ports(spec.port or apiserver, *others))
+        return Layout.of(reserved)
 
 
 def _require_free_name(name: str) -> None:
@@ -122,11 +143,7 @@ class _BringUp:
         self._progress = progress
         self._started = time.monotonic()
         self._phases: dict[str, float] = {}
-        ports = network.free_ports(2 * spec.nodes)
-        self._nodes = [
-            LocalNode(layout, index + 1, ports[2 * index], ports[2 * index + 1])
-            for index in range(spec.nodes)
-        ]
+        self._nodes = nodes_of(layout)
 
     def run(self) -> Cluster:
         layout = self._layout

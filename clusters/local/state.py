@@ -42,6 +42,14 @@ class ClusterState(pydantic.BaseModel):
     slot: int
     """Which block of addresses the cluster has, 0 to 15."""
     simulated_nodes: int = 0
+    gates: dict[str, bool] = {}
+    """Gates on top of the profile's."""
+    ports: dict[str, int] = {}
+    """Loopback ports of the control plane, by the fields of `layout.Ports`."""
+    kubelet_ports: tuple[tuple[int, int], ...] = ()
+    """The kubelets' ports, in the order of the nodes: for the API server, and for health."""
+    programs: dict[str, Path] = {}
+    """The programs that the cluster was made from."""
     ready: bool = False
     kept: bool = False
     """Whether it outlives the process that made it; otherwise it is swept once that is gone."""
@@ -79,6 +87,7 @@ class ClusterState(pydantic.BaseModel):
             provider="local",
             kubernetes=self.kubernetes,
             profile=self.profile,
+            gates=self.gates,
             kubeconfig=self.kubeconfig,
             nodes=nodes,
             directory=self.directory,
@@ -147,29 +156,28 @@ def load(name: str) -> ClusterState:
     Raises:
         UsageError: there is no such cluster.
     """
-    try:
-        return _read(clusters_dir() / name / STATE_FILE)
-    except FileNotFoundError:
+    found = _read(clusters_dir() / name / STATE_FILE)
+    if found is None:
         known = ", ".join(state.name for state in load_all()) or "none"
-        raise UsageError(f"no local cluster is named {name!r}; there are: {known}") from None
+        raise UsageError(f"no local cluster is named {name!r}; there are: {known}")
+    return found
 
 
-def _read(path: Path) -> ClusterState:
+def load_all() -> list[ClusterState]:
+    """Every cluster that has a state file, by name; one that goes meanwhile is left out."""
+    found = [_read(path) for path in sorted(clusters_dir().glob(f"*/{STATE_FILE}"))]
+    return [state for state in found if state is not None]
+
+
+def _read(path: Path) -> ClusterState | None:
     try:
         return ClusterState.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UsageError(f"{path}: {key}: {first['msg']}") from error
-
-
-def load_all() -> list[ClusterState]:
-    """Every cluster that has a state file, by name."""
-    found = []
-    for path in sorted(clusters_dir().glob(f"*/{STATE_FILE}")):
-        with contextlib.suppress(FileNotFoundError):  # taken down meanwhile
-            found.append(_read(path))
-    return found
 
 
 def remove(state: ClusterState) -> None:

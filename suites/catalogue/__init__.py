@@ -9,7 +9,6 @@ from suites.catalogue.model import (
     Form,
     Level,
     Owner,
-    Profile,
     Requirement,
     Scope,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "Form",
     "Level",
     "Owner",
-    "Profile",
     "Requirement",
     "Scope",
     "Source",

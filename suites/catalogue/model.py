@@ -13,6 +13,7 @@ from typing import Annotated
 
 import pydantic
 
+from clusters.interface import Profile
 from harness.errors import UsageError
 from suites.catalogue.sources import Source
 from suites.catalogue.version import Bound, Version, VersionRange
@@ -70,15 +71,6 @@ class Owner(enum.StrEnum):
     def letter(self) -> str:
         """The one-letter code of run events: A, S, C, L, D, R or O."""
         return "L" if self is Owner.KUBELET else self.value[0].upper()
-
-
-class Profile(enum.StrEnum):
-    """The cluster profile that a requirement needs."""
-
-    GA = "ga"
-    """The release's defaults, beta gates that are on included."""
-    ALPHA = "alpha"
-    """Every DRA gate and API version on."""
 
 
 class Form(enum.StrEnum):

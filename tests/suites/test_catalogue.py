@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
+from clusters.interface import Profile
 from harness.errors import UsageError
-from suites.catalogue import AREAS, Catalogue, Form, Level, Owner, Profile, Requirement, Source, load
+from suites.catalogue import AREAS, Catalogue, Form, Level, Owner, Requirement, Source, load
 
 # Counted by hand, area by area, in section 5 of the requirements reference.
 COUNTS = {

@@ -18,7 +18,16 @@ from clusters.interface import Cluster, ClusterSpec
 from clusters.local.network import free_ports
 from clusters.local.provider import LocalProvider
 from harness.errors import EnvironmentBlocked, UsageError
-from harness.kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ApiError, KubeClient, Resource
+from harness.kube import (
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    ApiError,
+    KubeClient,
+    Object,
+    Resource,
+)
 from harness.waiting import wait_until
 from suites.workload import Container, pod_manifest
 from tests.support.commands import Command
@@ -225,3 +234,47 @@ def test_the_port_is_the_users(state_dir: Path) -> None:
         assert [found.name for found in provider.list()] == ["port"]
     finally:
         provider.down("port")
+
+
+def test_components_restart_with_other_gates_while_pods_stay(
+    local_cluster: Cluster, kube: KubeClient
+) -> None:
+    provider = LocalProvider(BuildSource())
+    gates = {"DRAConsumableCapacity": False}
+    kube.create(PODS, pod_manifest("stays", [Container()]), "default")
+    running = _when_running(kube, "stays")
+    before = {each.component: each.pid for each in provider.status(local_cluster.name)}
+
+    for component in ("kube-apiserver", "kube-scheduler", "kubelet/node-1"):
+        provider.restart(local_cluster.name, component, gates)
+    off = _gate(kube, "DRAConsumableCapacity")
+    provider.restart(local_cluster.name, "kube-apiserver")
+
+    after = {each.component: each.pid for each in provider.status(local_cluster.name)}
+    changed = {component for component, pid in after.items() if pid != before[component]}
+    assert changed == {"kube-apiserver", "kube-scheduler", "kubelet/node-1"}
+    assert (off, _gate(kube, "DRAConsumableCapacity")) == (0, 1)
+    stayed = _when_running(kube, "stays")
+    assert stayed["status"]["containerStatuses"] == running["status"]["containerStatuses"]
+    kube.delete(PODS, "stays", "default")
+    for component in ("kube-scheduler", "kubelet/node-1"):
+        provider.restart(local_cluster.name, component)
+    with pytest.raises(UsageError, match="no component that can be restarted"):
+        provider.restart(local_cluster.name, "etcd")
+
+
+def _when_running(kube: KubeClient, name: str) -> Object:
+    def running() -> Object | None:
+        pod = kube.get(PODS, name, "default")
+        return pod if pod["status"].get("phase") == "Running" else None
+
+    return wait_until(running, 30, f"pod {name} to run")
+
+
+def _gate(kube: KubeClient, gate: str) -> int:
+    (line,) = [
+        line
+        for line in kube.metrics().splitlines()
+        if line.startswith(f'kubernetes_feature_enabled{{name="{gate}"')
+    ]
+    return int(float(line.split()[-1]))

@@ -231,9 +231,8 @@ def test_a_restarted_bundled_driver_leaves_the_simulated_slices_alone(
 
     before = simulated_slices()
     assert Counter(before.values()) == {f"sim-{n}": 1 for n in range(1, COUNT + 1)}
-    driver = driver_host.HostedDriver(name, simulation, simulation.directory / "drivers" / name)
+    driver = driver_host.HostedDriver(name, simulation, "bundled")
     driver.kill()
-    driver.log.unlink()
     driver.wait_ready(driver.start())
     assert simulated_slices() == before
 

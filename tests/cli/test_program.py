@@ -1,0 +1,232 @@
+"""The installed program: help, listings, and how a defect of its own is reported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import yaml
+
+from cli import main
+from cli.console import BringUpProgress, fail, show
+from cli.options import Output
+from cli.runner import _durations, new_run_id
+from cli.runs import _RUN_ID
+from clusters.interface import Profile
+from clusters.local import state
+from harness.errors import EnvironmentBlocked, HarnessError, UsageError
+
+COMMANDS = ["doctor", "up", "down", "list", "status", "logs", "kubeconfig", "plan", "run", "report"]
+
+
+Program = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("STATE", "CACHE", "RESULTS"):
+        monkeypatch.setenv(f"DRA_HARNESS_{name}", str(tmp_path / name.lower()))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def program(places: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    """Runs the command by its entry point, in this process."""
+
+    def execute(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["dra-harness", *arguments])
+        monkeypatch.setattr("signal.signal", lambda *_: None)
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out, err)
+
+    return execute
+
+
+def test_the_console_script_says_what_there_is(places: Path) -> None:
+    script = Path(sys.executable).parent / "dra-harness"
+    if not script.exists():
+        pytest.skip("the project isn't installed here")
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = {line.split()[1] for line in done.stdout.splitlines() if len(line.split()) > 2}
+    assert listed >= set(COMMANDS)
+    assert not list(places.iterdir())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(places: Path, program: Program, command: str) -> None:
+    done = program(command, "-h")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{command} [OPTIONS]" in done.stdout
+
+
+def test_a_plan_as_json_is_for_programs(places: Path, program: Program) -> None:
+    done = program("plan", "extended-resource", "--skip", "ER-02", "--nodes", "1", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["requirement"]: row for row in json.loads(done.stdout)}
+    assert len(rows) == 21
+    assert rows["ER-02"]["decision"] == "skipped"
+    assert rows["ER-01"]["decision"] == "run"
+    assert rows["ER-01"]["checks"]
+    assert not list(places.iterdir())
+
+
+def test_a_plan_for_an_old_release_supports_nothing(places: Path, program: Program) -> None:
+    done = program("plan", "extended-resource", "--kubernetes", "v1.35.0", "-o", "yaml")
+    assert {row["decision"] for row in yaml.safe_load(done.stdout)} == {"unsupported"}
+
+
+def test_the_listing_has_every_cluster(places: Path, program: Program) -> None:
+    for name, seconds in (("b", 0.0), ("a", 9.5)):
+        state.save(
+            state.ClusterState(
+                id="0a1b2c",
+                name=name,
+                kubernetes="v1.37.2",
+                profile=Profile.GA,
+                nodes=("node-1", "node-2"),
+                slot=0,
+                ready=seconds > 0,
+                seconds=seconds,
+            )
+        )
+    rows = json.loads(program("list", "-o", "json").stdout)
+    assert [(row["name"], row["state"], row["nodes"]) for row in rows] == [
+        ("a", "up", 2),
+        ("b", "incomplete", 2),
+    ]
+    status = program("status", "a", "-o", "json")
+    assert status.returncode == 3
+    gone = {row["component"] for row in json.loads(status.stdout) if row["pid"] == "gone"}
+    assert {"etcd", "kube-apiserver", "kubelet/node-1", "containerd/node-2"} <= gone
+    assert program("kubeconfig", "a").stdout.strip() == str(places / "state/clusters/a/admin.kubeconfig")
+    half = program("kubeconfig", "b")
+    assert (half.returncode, half.stderr) == (
+        2,
+        "error: cluster 'b' did not come up; `dra-harness down b` cleans it\n",
+    )
+
+
+def test_logs_are_printed_from_the_end(places: Path, program: Program) -> None:
+    saved = state.ClusterState(
+        id="0a1b2c", name="c", kubernetes="v1.37.2", profile=Profile.GA, nodes=("node-1",), slot=0
+    )
+    state.save(saved)
+    logs = saved.directory / "logs"
+    logs.mkdir()
+    (logs / "kubelet-node-1.log").write_bytes(b"one [bold]\ntwo\n\xffthree\n")
+    assert program("logs", "kubelet/node-1", "--cluster", "c").stdout == "one [bold]\ntwo\n\ufffdthree\n"
+    assert program("logs", "kubelet/node-1", "--cluster", "c", "--tail", "1").stdout == "\ufffdthree\n"
+    never = program("logs", "etcd", "--cluster", "c")
+    assert (never.returncode, never.stderr) == (2, "error: etcd: no log yet; it was never started\n")
+    unknown = program("logs", "kubelet", "--cluster", "c")
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith("error: 'kubelet': no component of c; there are: etcd, kube-apiserver")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (UsageError("bad"), 2, "error: bad\n"),
+        (EnvironmentBlocked("no gate"), 3, "error: no gate\n"),
+        (HarnessError("disk full"), 4, "error: disk full\n"),
+        (HarnessError("kubectl --token=hunter2 failed"), 4, "error: kubectl --token=[redacted] failed\n"),
+    ],
+)
+def test_an_error_becomes_one_line_and_its_exit_code(
+    error: Exception,
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (exit_code_of(error, monkeypatch), capsys.readouterr().err) == (code, message)
+
+
+def exit_code_of(error: Exception, monkeypatch: pytest.MonkeyPatch) -> object:
+    def app() -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(main, "app", app)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit) as raised:
+        main.main()
+    return raised.value.code
+
+
+def test_a_defect_is_reported_as_one_and_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(KeyError("--password=hunter2"), monkeypatch) == 4
+    said = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in said
+    assert "this is a defect of dra-harness itself; nothing is said about the cluster" in said
+    assert "hunter2" not in said
+
+
+def test_messages_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    fail("[bold]x[/nonsense]")
+    assert capsys.readouterr().err == "error: [bold]x[/nonsense]\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        (Output.JSON, '[\n  {\n    "a": "[red]",\n    "b": 1\n  }\n]\n'),
+        (Output.YAML, "- a: '[red]'\n  b: 1\n\n"),
+    ],
+)
+def test_rows_are_shown_as_asked(output: Output, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show([{"a": "[red]", "b": 1}], ["a", "b"], output)
+    assert capsys.readouterr().out == text
+
+
+def test_a_table_has_the_wanted_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show([{"a": "x", "b": 1}], ["a", "c"], Output.TABLE)
+    assert capsys.readouterr().out.split() == ["A", "C", "x"]
+
+
+def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    show([], ["a"], Output.TABLE)
+    assert capsys.readouterr() == ("", "none\n")
+    show([], ["a"], Output.JSON)
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_progress_without_a_terminal_is_a_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = BringUpProgress()
+    progress.components("compile", 0, 3, "[kubelet]")
+    progress.components("compile", 1, 3, "kubelet")
+    progress.components("compile", 3, 3, "done")
+    progress.reached("API server ready", 2.5)
+    progress.close()
+    assert capsys.readouterr().err == "compile: [kubelet]\ncompile: done\n  2.50 s  API server ready\n"
+
+
+def test_phases_become_durations() -> None:
+    assert _durations({"a": 1.5, "b": 4.0, "c": 4.25}) == {"a": 1.5, "b": 2.5, "c": 0.25}
+    assert _durations({}) == {}
+
+
+def test_run_ids_differ_and_are_allowed() -> None:
+    ids = {new_run_id() for _ in range(5)}
+    assert len(ids) == 5
+    assert all(_RUN_ID.fullmatch(each) for each in ids)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "allowed"),
+    [("a", True), ("A.b_c-9", True), ("a" * 63, True), ("a" * 64, False), ("", False), ("a/b", False)]
+    + [(each, False) for each in ("..", "-a", "a-", "a b", "a\n", "é")],
+)
+def test_a_run_id_is_a_label_value(run_id: str, allowed: bool) -> None:
+    assert bool(_RUN_ID.fullmatch(run_id)) is allowed
