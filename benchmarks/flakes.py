@@ -28,16 +28,16 @@ def main() -> None:
                 sys.exit(f"run {number}: exit {done.returncode}, nothing ran:\n{done.stderr[-2000:]}")
             log = journal.read(run_dir)
             finished = [event for event in log if isinstance(event, events.CheckFinished)]
-            for event in finished:
-                outcomes.setdefault(event.check, {}).setdefault(event.result, []).append(number)
+            for check in finished:
+                outcomes.setdefault(check.check, {}).setdefault(check.result, []).append(number)
+            seconds = area_seconds(run_dir)
             print(
-                f"run {number:>2}: exit {done.returncode}, {len(finished)} checks, {area_seconds(run_dir):.1f} s",
+                f"run {number:>2}: exit {done.returncode}, {len(finished)} checks, {seconds:.1f} s",
                 flush=True,
             )
-            _explain(event for event in finished if event.result not in ("pass", "expected-fail"))
-            for event in log:
-                if isinstance(event, events.HarnessFault):
-                    print(f"  harness fault: {event.message[:1000]}", flush=True)
+            _explain(check for check in finished if check.result not in ("pass", "expected-fail"))
+            for fault in (event for event in log if isinstance(event, events.HarnessFault)):
+                print(f"  harness fault: {fault.message[:1000]}", flush=True)
     different = {check: results for check, results in outcomes.items() if len(results) > 1}
     for check, results in sorted(different.items()):
         print(f"differs: {check}: {results}")
