@@ -28,14 +28,14 @@ def main() -> None:
                 sys.exit(f"run {number}: exit {done.returncode}, nothing ran:\n{done.stderr[-2000:]}")
             log = journal.read(run_dir)
             finished = [event for event in log if isinstance(event, events.CheckFinished)]
-            for check in finished:
-                outcomes.setdefault(check.check, {}).setdefault(check.result, []).append(number)
+            for ended in finished:
+                outcomes.setdefault(ended.check, {}).setdefault(ended.result, []).append(number)
             seconds = area_seconds(run_dir)
             print(
                 f"run {number:>2}: exit {done.returncode}, {len(finished)} checks, {seconds:.1f} s",
                 flush=True,
             )
-            _explain(check for check in finished if check.result not in ("pass", "expected-fail"))
+            _explain(ended for ended in finished if ended.result not in ("pass", "expected-fail"))
             for fault in (event for event in log if isinstance(event, events.HarnessFault)):
                 print(f"  harness fault: {fault.message[:1000]}", flush=True)
     different = {check: results for check, results in outcomes.items() if len(results) > 1}

@@ -190,6 +190,13 @@ def test_rows_are_shown_as_asked(output: Output, text: str, capsys: pytest.Captu
     assert capsys.readouterr().out == text
 
 
+@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+def test_what_is_for_programs_is_not_wrapped(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"checks": ["x" * 300, "y " * 50]}]
+    show(rows, ["checks"], output)
+    assert yaml.safe_load(capsys.readouterr().out) == rows
+
+
 def test_a_table_has_the_wanted_columns(capsys: pytest.CaptureFixture[str]) -> None:
     show([{"a": "x", "b": 1}], ["a", "c"], Output.TABLE)
     assert capsys.readouterr().out.split() == ["A", "C", "x"]
