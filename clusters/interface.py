@@ -81,6 +81,8 @@ class Cluster:
     """The mark that every process started for the cluster carries."""
     driver_kubeconfig: Path
     """Credentials with the rights of a hosted driver."""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    """Where kube-scheduler and kube-controller-manager serve metrics to the admin, by component, if known."""
     simulated_nodes: int = 0
     """How many nodes there are besides `nodes` that exist only in the API."""
     seconds: float = 0.0

@@ -11,12 +11,13 @@ from clusters.interface import Cluster
 from harness.kube import NAMESPACES, SERVICE_ACCOUNTS, KubeClient
 from harness.waiting import wait_until
 from suites import target
+from suites.control import control
 from suites.drivers import Drivers
 from suites.evidence import evidence
 from suites.naming import LABEL, Names
 from suites.workload import Workloads
 
-__all__ = ["cluster", "drivers", "evidence", "kube", "names", "namespace", "workloads"]
+__all__ = ["cluster", "control", "drivers", "evidence", "kube", "names", "namespace", "workloads"]
 
 
 @pytest.fixture(scope="session")

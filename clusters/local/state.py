@@ -24,6 +24,7 @@ from clusters.interface import Cluster, Node, Profile
 from harness.errors import UsageError
 from harness.settings import state_root
 
+_METRICS_PORTS = {"kube-scheduler": "scheduler", "kube-controller-manager": "controller_manager"}
 STATE_FILE = "cluster.json"
 KUBELET_DIR_IN_NODE = "/var/lib/kubelet"
 
@@ -94,6 +95,11 @@ class ClusterState(pydantic.BaseModel):
             id=self.id,
             simulated_nodes=self.simulated_nodes,
             driver_kubeconfig=self.directory / "driver-client.kubeconfig",
+            endpoints={
+                component: f"https://127.0.0.1:{self.ports[port]}"
+                for component, port in _METRICS_PORTS.items()
+                if port in self.ports
+            },
             seconds=self.seconds,
             phases=self.phases,
         )

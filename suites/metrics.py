@@ -1,0 +1,69 @@
+"""Metrics of the cluster's components, read as values.
+
+Names differ between releases (see `requirements` of the catalogue), so sums go over a choice of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import urllib3
+from prometheus_client.parser import text_string_to_metric_families
+
+from clusters.interface import Cluster
+from harness.errors import EnvironmentBlocked
+from harness.kube import KubeClient
+
+APISERVER = "kube-apiserver"
+SCHEDULER = "kube-scheduler"
+CONTROLLER_MANAGER = "kube-controller-manager"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value of one metric."""
+
+    name: str
+    labels: dict[str, str] = field(default_factory=dict)
+    value: float = 0.0
+
+
+def read(cluster: Cluster, kube: KubeClient, component: str) -> list[Sample]:
+    """All samples of a component: the API server, the scheduler, the controller manager or kubelet/<node>.
+
+    Raises:
+        EnvironmentBlocked: the cluster doesn't say where the component serves its metrics.
+    """
+    families = text_string_to_metric_families(_text(cluster, kube, component))
+    return [
+        Sample(sample.name, dict(sample.labels), sample.value)
+        for family in families
+        for sample in family.samples
+    ]
+
+
+def total(samples: Sequence[Sample], *names: str, **labels: str) -> float:
+    """The sum over all samples that have one of the names and all of the labels; 0 if there is none."""
+    return sum(
+        sample.value for sample in samples if sample.name in names and labels.items() <= sample.labels.items()
+    )
+
+
+def _text(cluster: Cluster, kube: KubeClient, component: str) -> str:
+    if component == APISERVER:
+        return kube.metrics()
+    program, _, node = component.partition("/")
+    if program == "kubelet":
+        return kube.request("GET", f"/api/v1/nodes/{node}/proxy/metrics", accept="*/*")
+    if component not in cluster.endpoints:
+        raise EnvironmentBlocked(f"the cluster doesn't say where {component} serves its metrics")
+    pki = cluster.directory / "pki"
+    with urllib3.PoolManager(
+        ca_certs=str(pki / "ca.crt"),
+        cert_file=str(pki / "admin.crt"),
+        key_file=str(pki / "admin.key"),
+        retries=False,
+    ) as pool:
+        answer = pool.request("GET", f"{cluster.endpoints[component]}/metrics", timeout=10.0)
+        return answer.data.decode()
