@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.console import BringUpProgress, err, out, show
+from cli.console import BringUpProgress, out, show
 from cli.options import (
     ComponentsOption,
     NodesOption,
@@ -19,8 +19,9 @@ from cli.options import (
     provider,
     version_of,
 )
+from clusters import processes
 from clusters.interface import Cluster, ClusterSpec, Profile
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the cluster.")]
 
@@ -64,20 +65,32 @@ def down(
     all_: Annotated[
         bool, typer.Option("--all", help="Every cluster, and whatever killed runs left behind.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also clusters that a running command uses.")
+    ] = False,
 ) -> None:
     """Take a cluster down; nothing of it stays."""
     if (name is None) == (not all_):
         raise UsageError("down: expected the name of a cluster, or --all")
+    if name is not None:
+        _take_down(name, force=force)
+        return
     local = provider()
-    names = [cluster.name for cluster in local.list()] if all_ else [name or ""]
-    for each in names:
-        started = time.monotonic()
-        local.down(each)
-        out.print(f"cluster {each} is gone ({time.monotonic() - started:.1f} s)", markup=False)
-    if all_:
-        local.sweep()
-        if not names:
-            err.print("no clusters")
+    local.sweep()
+    failed = []
+    for cluster in local.list():
+        try:
+            _take_down(cluster.name, force=force)
+        except HarnessError as error:
+            failed.append(str(error))
+    if failed:
+        raise UsageError("; ".join(failed))
+
+
+def _take_down(name: str, *, force: bool) -> None:
+    started = time.monotonic()
+    provider().down(name, force=force)
+    out.print(f"cluster {name} is gone ({time.monotonic() - started:.1f} s)", markup=False)
 
 
 def list_(output: OutputOption = Output.TABLE) -> None:
@@ -93,9 +106,15 @@ def _row(cluster: Cluster) -> dict[str, object]:
         "profile": cluster.profile.value,
         "nodes": len(cluster.nodes),
         "simulated": cluster.simulated_nodes,
-        "state": "up" if cluster.seconds else "incomplete",
+        "state": _state(cluster),
         "kubeconfig": str(cluster.kubeconfig),
     }
+
+
+def _state(cluster: Cluster) -> str:
+    if not cluster.seconds:
+        return "incomplete"
+    return "up" if processes.find(cluster.id) else "gone"
 
 
 def status(name: NameArgument = "default", output: OutputOption = Output.TABLE) -> None:

@@ -28,9 +28,11 @@ KubernetesOption = Annotated[
     str, typer.Option("--kubernetes", help="Kubernetes version of the cluster, such as v1.37.2.")
 ]
 ProfileOption = Annotated[Profile, typer.Option("--profile", help="Which gates and API versions are on.")]
-NodesOption = Annotated[int, typer.Option("--nodes", help="Real nodes: a kubelet and a containerd each.")]
+NodesOption = Annotated[
+    int, typer.Option("--nodes", min=1, help="Real nodes, each with kubelet and containerd.")
+]
 SimulatedOption = Annotated[
-    int, typer.Option("--simulated-nodes", help="Further nodes that exist only in the API.")
+    int, typer.Option("--simulated-nodes", min=0, help="Further nodes that exist only in the API.")
 ]
 ComponentsOption = Annotated[
     Path | None,

@@ -65,11 +65,14 @@ class Runner:
         """
         catalogue = load()
         selected = catalogue.select(self._request.terms)  # a wrong term ends here, before anything is made
-        attached = self._provider.attach(self._request.cluster) if self._request.cluster else None
+        attached = self._provider.attach(self._request.cluster) if self._request.cluster is not None else None
         facts = self._target(attached)
         collected = checks.collect()
         planned = plan.make(catalogue, collected, self._request.terms, facts, skip=self._request.skip)
-        self._run_dir.mkdir(parents=True)
+        try:
+            self._run_dir.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"{self._run_dir}: results can't be written there: {error.strerror}") from error
         self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
         self._emit(events.PlanMade(at=events.now(), requirements=planned))
         try:
@@ -96,7 +99,7 @@ class Runner:
             target.write_cluster(self._run_dir, cluster)
             for ids, parallel in ((group.together, self._request.parallel), (group.alone, 1)):
                 if ids:
-                    execution = engine.Execution(self._run_dir, self._request.seed, parallel)
+                    execution = engine.Execution(self._run_dir, cluster.id, self._request.seed, parallel)
                     engine.execute(ids, execution, self._console.handle)
         finally:
             if attached is None and not self._request.keep:

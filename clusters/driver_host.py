@@ -19,14 +19,16 @@ from fake_driver.inventory.synthetic import load_inventory
 
 from clusters import processes
 from clusters.interface import Cluster, Node
-from harness.errors import EnvironmentBlocked, UsageError
+from harness.errors import EnvironmentBlocked, HarnessError, RequirementFailed, UsageError
 from harness.kube import DEVICE_CLASSES, RESOURCE_SLICES, KubeClient
-from harness.waiting import NotYet, wait_until
+from harness.waiting import NotYet, WaitTimeout, wait_until
 
 BUNDLED_DRIVER = "gpu.dra-harness.dev"
 BUNDLED_EXTENDED_RESOURCE = "dra-harness.dev/gpu"
 _BUNDLED = "bundled"
 _START_SECONDS = 30.0
+_REFUSED = 1
+"""With this code a driver ends whose slices are refused; see `fake_driver.errors.StartError`."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class HostedProcess:
         """Start the process, without waiting for it."""
         logged = self.log.stat().st_size if self.log.exists() else 0
         config = self.directory / "config.json"
-        argv: list[str | Path] = [sys.executable, "-m", "fake_driver", self.command, "--config", config]
+        argv: list[str | Path] = [sys.executable, "-P", "-m", "fake_driver", self.command, "--config", config]
         popen = processes.spawn(argv, cluster_id=self.cluster.id, component=self.component, log=self.log)
         return Started(popen, logged)
 
@@ -88,18 +90,22 @@ class HostedProcess:
         """Wait until it says that it serves (and, for a DRA driver, that its slices are published).
 
         Raises:
-            EnvironmentBlocked: it ended or was not ready in time; the message has the end of its log.
+            RequirementFailed: the API server refused what it publishes.
+            HarnessError: it ended otherwise, or was not ready in time; the message has the end of its log.
         """
 
         def ready() -> bool:
+            if started.popen.poll() == _REFUSED:
+                said = processes.tail(self.log)
+                raise RequirementFailed(f"the API server takes what driver {self.name} publishes", said)
             if started.popen.poll() is not None:
-                raise EnvironmentBlocked(f"driver {self.name} ended: {processes.tail(self.log)}")
+                raise HarnessError(f"driver {self.name} ended: {processes.tail(self.log)}")
             return b'"ready": true' in self.log.read_bytes()[started.log_offset :]
 
         try:
             wait_until(ready, _START_SECONDS, f"driver {self.name} to be ready", interval=0.02)
-        except AssertionError as error:
-            raise EnvironmentBlocked(f"{error}\n{processes.tail(self.log)}") from error
+        except WaitTimeout as error:
+            raise HarnessError(f"{error}\n{processes.tail(self.log)}") from error
 
     def kill(self) -> None:
         """End the process at once, as a crash does."""
@@ -213,7 +219,10 @@ def start_bundled(cluster: Cluster, inventory: Path | None) -> tuple[HostedDrive
 
 def wait_for_bundled(driver: HostedDriver, started: Started, client: KubeClient) -> None:
     """Wait until every node has slices of the bundled driver and the kubelets know it; give it a class."""
-    driver.wait_ready(started)
+    try:
+        driver.wait_ready(started)
+    except RequirementFailed as refused:
+        raise EnvironmentBlocked(str(refused)) from refused
 
     def published() -> bool:
         slices = client.list(RESOURCE_SLICES, fields=f"spec.driver={driver.name}")

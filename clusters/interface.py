@@ -132,8 +132,12 @@ class ClusterProvider(Protocol):
         """
         ...
 
-    def down(self, name: str) -> None:
-        """Remove the cluster and everything of it, also after a crash; an unknown name is a UsageError."""
+    def down(self, name: str, *, force: bool = False) -> None:
+        """Remove the cluster and everything of it, also after a crash.
+
+        Raises:
+            UsageError: there is no such cluster, or another process is using it and `force` isn't given.
+        """
         ...
 
     def list(self) -> Sequence[Cluster]:

@@ -34,6 +34,11 @@ class Process:
     """The name of its executable."""
 
 
+def mark(cluster_id: str, component: str) -> dict[str, str]:
+    """The mark, as environment variables."""
+    return {CLUSTER: cluster_id, COMPONENT: component}
+
+
 def spawn(
     argv: Sequence[str | Path],
     *,
@@ -46,8 +51,7 @@ def spawn(
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": os.environ.get("HOME", "/"),
-        CLUSTER: cluster_id,
-        COMPONENT: component,
+        **mark(cluster_id, component),
     }
     with log.open("ab") as output:
         popen = subprocess.Popen(
@@ -56,6 +60,7 @@ def spawn(
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
+            cwd="/",  # a cluster that stays must not hold the folder where it was made
             start_new_session=True,
         )
     _children.add(popen)
@@ -64,21 +69,23 @@ def spawn(
 
 def find(cluster_id: str, component: str | None = None) -> list[Process]:
     """All live processes with the cluster's mark, or those of one component."""
-    mark = f"{CLUSTER}={cluster_id}".encode()
+    wanted = f"{CLUSTER}={cluster_id}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        process = _read(entry, mark)
+        process = _read(entry, wanted)
         if process and (component is None or process.component == component):
             found.append(process)
     return found
 
 
-def _read(entry: Path, mark: bytes) -> Process | None:
+def _read(entry: Path, wanted: bytes) -> Process | None:
     try:
+        if entry.stat().st_uid != os.geteuid():
+            return None  # anybody can put a mark into their own environment
         variables = (entry / "environ").read_bytes().split(b"\0")
-        if mark not in variables:
+        if wanted not in variables:
             return None
         program = os.path.basename(os.readlink(entry / "exe"))  # noqa: PTH115, PTH119 - "(deleted)" stays text
     except (OSError, ValueError):

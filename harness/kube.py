@@ -6,16 +6,19 @@ not, so objects are dicts as the API server sends them.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import kubernetes.client
 import kubernetes.config
+import kubernetes.stream
 import urllib3
 import yaml
+from kubernetes.stream.ws_client import ERROR_CHANNEL
 
 from harness.errors import UsageError
 
@@ -70,6 +73,7 @@ SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", namespaced=True)
 RESOURCE_QUOTAS = Resource("v1", "resourcequotas", namespaced=True)
 DEPLOYMENTS = Resource("apps/v1", "deployments", namespaced=True)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
+DEVICE_TAINT_RULES = Resource("resource.k8s.io/v1", "devicetaintrules", namespaced=False)
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims", namespaced=True)
 RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "resourceclaimtemplates", namespaced=True)
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
@@ -81,6 +85,8 @@ ADMISSION_POLICIES = Resource(
 ADMISSION_BINDINGS = Resource(
     "admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False
 )
+FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False)
+PRIORITY_LEVELS = Resource("flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations", namespaced=False)
 
 
 class KubeClient:
@@ -89,6 +95,7 @@ class KubeClient:
     def __init__(self, api_client: Any, *, timeout: float = 30.0) -> None:
         self._api = api_client
         self._timeout = timeout
+        self._impersonated: dict[str, str] = {}
 
     @classmethod
     def from_kubeconfig(cls, path: Path, context: str | None = None, *, timeout: float = 30.0) -> KubeClient:
@@ -98,10 +105,27 @@ class KubeClient:
             UsageError: if the file can't be read or has no such context.
         """
         try:
-            api = kubernetes.config.new_client_from_config(str(path), context=context)
+            configuration = kubernetes.client.Configuration()
+            kubernetes.config.load_kube_config(
+                str(path), context=context, client_configuration=configuration, persist_config=False
+            )
+            if _is_loopback(configuration.host):
+                configuration.proxy = None  # HTTPS_PROXY is for what lies beyond this machine
+            api = kubernetes.client.ApiClient(configuration)
         except (kubernetes.config.ConfigException, OSError, yaml.YAMLError, *_MALFORMED) as error:
             raise UsageError(f"{path}: not a usable kubeconfig: {error}") from error
         return cls(api, timeout=timeout)
+
+    def acting_as(self, user: str, *, group: str = "") -> KubeClient:
+        """A client of the same server that impersonates a user, for what the API limits per identity.
+
+        Its own credentials have to be allowed to; `group` is a group of the user.
+        """
+        client = KubeClient(self._api, timeout=self._timeout)
+        client._impersonated = {"Impersonate-User": user}
+        if group:
+            client._impersonated["Impersonate-Group"] = group
+        return client
 
     def request(
         self,
@@ -140,7 +164,7 @@ class KubeClient:
         stream: bool = False,
     ) -> Any:
         configuration = self._api.configuration
-        headers = {"Accept": accept, "User-Agent": "dra-harness"}
+        headers = {"Accept": accept, "User-Agent": "dra-harness", **self._impersonated}
         payload = None
         if body is not None:
             headers["Content-Type"] = content_type
@@ -233,6 +257,32 @@ class KubeClient:
             query["previous"] = "true"
         return self.request("GET", PODS.path(namespace, pod, "log"), query=query, accept="*/*")
 
+    def exec(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+        """Run a command in a running container and return its output.
+
+        Raises:
+            ApiError: there is no such container, or the command did not end well or in time.
+        """
+        core = kubernetes.client.CoreV1Api(self._api)
+        path = PODS.path(namespace, pod, "exec")
+        options = {"container": container, "command": list(command), "stdout": True, "stderr": True}
+        try:
+            stream: Any = kubernetes.stream.stream(
+                core.connect_get_namespaced_pod_exec, pod, namespace, _preload_content=False, **options
+            )
+        except kubernetes.client.ApiException as error:
+            raise ApiError("EXEC", path, error.status or 0, str(error.reason)) from None
+        try:
+            stream.run_forever(timeout=self._timeout)
+            output: str = stream.read_stdout(timeout=1)
+            # The status of the command, as an object; none yet if it still runs.
+            status = json.loads(stream.read_channel(ERROR_CHANNEL, timeout=1) or "{}")
+            if status.get("status") != "Success":
+                raise ApiError("EXEC", path, status.get("code", 0), status.get("message", "no end in time"))
+        finally:
+            stream.sock.shutdown()  # close() leaves a socket open whose other end has said goodbye
+        return output
+
     def metrics(self) -> str:
         """The API server's own metrics, as text."""
         return self.request("GET", "/metrics", accept="*/*")
@@ -272,6 +322,14 @@ class KubeClient:
                         yield _object(line)
         finally:
             response.close()
+
+
+def _is_loopback(url: str) -> bool:
+    host = urllib.parse.urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _object(text: str | bytes) -> Object:

@@ -20,6 +20,11 @@ def cache_root() -> Path:
     return Path(os.environ.get("DRA_HARNESS_CACHE") or platformdirs.user_cache_path(APP)).absolute()
 
 
+def machine_root() -> Path:
+    """What clusters of all users of the machine share: `DRA_HARNESS_MACHINE`, else a folder below /run."""
+    return Path(os.environ.get("DRA_HARNESS_MACHINE") or f"/run/{APP}").absolute()
+
+
 def results_root() -> Path:
     """Results of runs: `DRA_HARNESS_RESULTS`, else `results/` where the command is run."""
     return Path(os.environ.get("DRA_HARNESS_RESULTS") or "results").absolute()

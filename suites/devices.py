@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from harness.kube import Object
+from suites.expect import field
 
 _DEVICE_DIR = "/dev/dra-harness/"
 
@@ -22,6 +25,18 @@ def given(report: Object) -> list[str]:
 
 
 def requests_of(claim: Object) -> dict[str, int]:
-    """A claim's requests: name -> how many devices of a class."""
-    requests = claim["spec"]["devices"]["requests"]
-    return {request["name"]: request["exactly"].get("count", 1) for request in requests}
+    """A claim's requests for a number of devices: name -> how many."""
+    requests = field(claim, "spec", "devices", "requests")
+    return {request["name"]: field(request, "exactly").get("count", 1) for request in requests}
+
+
+def classes_of(claim: Object) -> dict[str, str]:
+    """A claim's requests: name -> the device class."""
+    requests = field(claim, "spec", "devices", "requests")
+    return {request["name"]: field(request, "exactly", "deviceClassName") for request in requests}
+
+
+def allocated_to(claim: Object, requests: Collection[str]) -> list[str]:
+    """The names of the devices allocated for some of a claim's requests, sorted."""
+    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    return sorted(result["device"] for result in results if result["request"] in requests)

@@ -17,7 +17,19 @@ import yaml
 
 from clusters.driver_host import HostedDevicePlugin, HostedDriver, HostedProcess
 from clusters.interface import Cluster
-from harness.kube import EVENTS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, KubeClient, Resource
+from harness.kube import (
+    ADMISSION_POLICIES,
+    DEPLOYMENTS,
+    DEVICE_CLASSES,
+    EVENTS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+    KubeClient,
+    Resource,
+)
 from harness.redaction import redact
 from suites.drivers import Drivers
 from suites.naming import slug
@@ -27,21 +39,30 @@ _NAMESPACED = {
     "pods": PODS,
     "resourceclaims": RESOURCE_CLAIMS,
     "resourceclaimtemplates": RESOURCE_CLAIM_TEMPLATES,
+    "resourcequotas": RESOURCE_QUOTAS,
+    "deployments": DEPLOYMENTS,
     "events": EVENTS,
 }
+_CLUSTER_SCOPED = {"nodes": NODES, "deviceclasses": DEVICE_CLASSES, "admissionpolicies": ADMISSION_POLICIES}
 
 
-def collect(item: pytest.Item) -> list[str]:
-    """Write the diagnostics of a check; returns the files, relative to the run's folder."""
+def collect(item: pytest.Item, call: pytest.CallInfo[None]) -> list[str]:
+    """Write the diagnostics of a phase that went wrong; returns the files, relative to the run's folder."""
     run_dir: Path | None = item.config.getoption("--run-dir")
     fixtures: dict[str, Any] = getattr(item, "funcargs", {})
     if run_dir is None or "cluster" not in fixtures:
         return []
     folder = run_dir / "diagnostics" / slug(item.nodeid)
+    if call.when != "call":
+        folder /= call.when  # what the check itself left is not to be overwritten
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in _contents(fixtures):
+    contents = _contents(fixtures)
+    obj = getattr(call.excinfo.value, "obj", None) if call.excinfo else None
+    if obj is not None:
+        contents.append(("object.yaml", partial(_dump, [obj])))
+    for name, content in contents:
         (folder / name).write_text(redact(_attempt(content)), encoding="utf-8")
-    return sorted(str(path.relative_to(run_dir)) for path in folder.iterdir())
+    return sorted(str((folder / name).relative_to(run_dir)) for name, _ in contents)
 
 
 def _contents(fixtures: dict[str, Any]) -> list[tuple[str, Callable[[], str]]]:
@@ -51,7 +72,8 @@ def _contents(fixtures: dict[str, Any]) -> list[tuple[str, Callable[[], str]]]:
     drivers: Drivers | None = fixtures.get("drivers")
     contents: list[tuple[str, Callable[[], str]]] = []
     if kube is not None:
-        contents.append(("nodes.yaml", partial(_objects, kube, NODES)))
+        for name, resource in _CLUSTER_SCOPED.items():
+            contents.append((f"{name}.yaml", partial(_objects, kube, resource)))
     if kube is not None and namespace is not None:
         for name, resource in _NAMESPACED.items():
             contents.append((f"{name}.yaml", partial(_objects, kube, resource, namespace)))
@@ -83,7 +105,7 @@ def _objects(kube: KubeClient, resource: Resource, namespace: str | None = None)
 
 def _dump(objects: list[dict[str, Any]]) -> str:
     for obj in objects:
-        obj["metadata"].pop("managedFields", None)
+        obj.get("metadata", {}).pop("managedFields", None)
     return str(yaml.safe_dump_all(objects, sort_keys=False))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusters import processes
 from harness import events
 from harness.errors import HarnessError
 from harness.journal import FILE_NAME
@@ -25,6 +26,8 @@ class Execution:
     """How the checks are run."""
 
     run_dir: Path
+    cluster_id: str
+    """The mark of the cluster: whoever takes that down ends its checks too."""
     seed: int
     """Of the order of the checks."""
     parallel: int
@@ -46,7 +49,7 @@ def execute(checks: Sequence[str], execution: Execution, on_event: Callable[[eve
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **ISOLATION},
+            env={**os.environ, **ISOLATION, **processes.mark(execution.cluster_id, "checks")},
             start_new_session=True,  # Ctrl-C at a terminal ends this process only, which passes it on once
         )
         try:
@@ -76,7 +79,7 @@ def _signal_all(process: subprocess.Popen[bytes], number: signal.Signals) -> Non
 
 
 def _command(checks: Sequence[str], execution: Execution) -> list[str]:
-    command = [sys.executable, "-m", "pytest", *base_arguments()]
+    command = [sys.executable, "-P", "-m", "pytest", *base_arguments()]
     command += [
         f"--run-dir={execution.run_dir}",
         f"--alluredir={execution.run_dir / 'allure-results'}",

@@ -13,8 +13,12 @@ from harness.events import Evidence
 from harness.kube import ApiError
 from harness.results import Result
 from suites.catalogue import Catalogue, Deviation
+from suites.expect import SYMPTOM
 
 PROPERTY = "dra-harness-outcome"
+
+_TROUBLE = (409, 429)
+"""Refusals that say something about the moment and nothing about the request: conflict, too many requests."""
 
 
 class Outcome(pydantic.BaseModel):
@@ -24,6 +28,10 @@ class Outcome(pydantic.BaseModel):
 
     result: Result
     message: str = ""
+    symptom_of: str = ""
+    """The issue of a known deviation that the failure is the symptom of; see `expect.symptom`."""
+    details: str = ""
+    """The traceback, where pytest's own report doesn't carry it."""
     evidence: list[Evidence] = []
     artifacts: list[str] = []
 
@@ -32,8 +40,8 @@ def classify(when: str, excinfo: pytest.ExceptionInfo[BaseException] | None) -> 
     """Judge one phase.
 
     A broken promise is an assertion (`pytest.fail` and `pytest.raises` included), or a refusal by the API
-    server, in the check itself; what goes wrong around it, and any other exception, is the harness's own
-    fault.
+    server, in the check itself; what goes wrong around it, a server that is overloaded or broken, and any
+    other exception say nothing about the promise.
     """
     if excinfo is None:
         return Outcome(result=Result.PASS)
@@ -43,9 +51,15 @@ def classify(when: str, excinfo: pytest.ExceptionInfo[BaseException] | None) -> 
         return Outcome(result=Result.BLOCKED, message=message)
     if isinstance(error, pytest.skip.Exception):
         return Outcome(result=Result.SKIPPED, message=message)
-    if when == "call" and (isinstance(error, AssertionError | ApiError) or _is_verdict(error)):
-        return Outcome(result=Result.FAIL, message=message)
+    if when == "call" and _is_broken_promise(error):
+        return Outcome(result=Result.FAIL, message=message, symptom_of=getattr(error, SYMPTOM, ""))
     return Outcome(result=Result.ERROR, message=f"in {when}: {type(error).__name__}: {message}")
+
+
+def _is_broken_promise(error: BaseException) -> bool:
+    if isinstance(error, ApiError):
+        return 400 <= error.status < 500 and error.status not in _TROUBLE
+    return isinstance(error, AssertionError) or _is_verdict(error)
 
 
 def _is_verdict(error: BaseException) -> bool:
@@ -63,6 +77,9 @@ def with_deviation(outcome: Outcome, known: Deviation | None, today: datetime.da
         return outcome.model_copy(update={"result": Result.FAIL, "message": message})
     if outcome.result is not Result.FAIL:
         return outcome
+    if outcome.symptom_of != known.issue:
+        message = f"{outcome.message}\nthis is not what the known deviation {link} looks like"
+        return outcome.model_copy(update={"message": message})
     if known.expired(today):
         message = f"{outcome.message}\nthe known deviation {link} expired on {known.expires}"
         return outcome.model_copy(update={"message": message})

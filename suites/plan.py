@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusters.interface import Profile
@@ -37,7 +37,7 @@ def make(
     Args:
         catalogue: all requirements.
         checks: all checks.
-        terms: areas and requirement IDs; everything that has a check, if empty.
+        terms: areas and requirement IDs; everything, if empty.
         target: the cluster.
         skip: areas and IDs to leave out.
 
@@ -46,14 +46,29 @@ def make(
     """
     selected = catalogue.select(terms)
     skipped = {requirement.id for requirement in catalogue.select(skip)} if (skip := list(skip)) else set()
-    return [_plan(requirement, checks, target, requirement.id in skipped) for requirement in selected]
+    usable = {check.id for check in checks if _is_usable(check, catalogue, target, skipped)}
+    return [_plan(requirement, checks, usable, target, requirement.id in skipped) for requirement in selected]
+
+
+def _is_usable(check: Check, catalogue: Catalogue, target: Target, skipped: Collection[str]) -> bool:
+    """A check of several requirements is judged by all of them, so all have to be promised and wanted."""
+    return all(
+        name not in skipped and catalogue.get(name).holds_on(target.kubernetes) for name in check.requirements
+    )
 
 
 def _plan(
-    requirement: Requirement, checks: Sequence[Check], target: Target, skipped: bool
+    requirement: Requirement,
+    checks: Sequence[Check],
+    usable: Collection[str],
+    target: Target,
+    skipped: bool,
 ) -> PlannedRequirement:
-    own = [check for check in checks if requirement.id in check.requirements]
+    existing = [check for check in checks if requirement.id in check.requirements]
+    own = [check for check in existing if check.id in usable]
     decision, reason = _decide(requirement, own, target, skipped)
+    if decision is Result.NOT_COVERED and existing:
+        decision, reason = Result.SKIPPED, "its checks are for requirements too that are left out here"
     return PlannedRequirement(
         requirement=requirement.id,
         level=requirement.level,
@@ -76,8 +91,10 @@ def _decide(
         return Result.UNSUPPORTED, f"promised since {requirement.since}; the cluster is {target.kubernetes}"
     if not checks:
         return Result.NOT_COVERED, "no check exists yet"
-    if requirement.profile is Profile.ALPHA and target.profile is Profile.GA:
-        return Result.BLOCKED, f"needs the gates {', '.join(requirement.gates)}: profile {Profile.ALPHA}"
+    alpha = requirement.profile is Profile.ALPHA or any(check.profile is Profile.ALPHA for check in checks)
+    if alpha and target.profile is Profile.GA:
+        gates = ", ".join(requirement.gates) or "of its checks"
+        return Result.BLOCKED, f"needs the gates {gates}: profile {Profile.ALPHA}"
     if missing := _missing_gates(checks, target):
         return Result.BLOCKED, f"needs a cluster made with {missing}"
     nodes = max(check.nodes for check in checks)
@@ -95,9 +112,8 @@ def _missing_gates(checks: Sequence[Check], target: Target) -> str:
 
 
 def to_run(plan: Sequence[PlannedRequirement]) -> list[str]:
-    """The node ids to run. A check of two requirements runs if either is to be run."""
-    ids = {check for planned in plan if planned.decision is None for check in planned.checks}
-    return sorted(ids)
+    """The node ids to run: those of every requirement that is to be run."""
+    return sorted({check for planned in plan if planned.decision is None for check in planned.checks})
 
 
 @dataclass(frozen=True)

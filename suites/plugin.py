@@ -16,13 +16,11 @@ import pytest
 from harness import events
 from harness.journal import Journal, read
 from harness.redaction import redact
-from harness.results import Result
+from harness.results import Result, worst
 from suites import allure_labels, diagnostics, outcome
 from suites.catalogue import load
 from suites.checks import of_item
 from suites.evidence import EVIDENCE, Observations
-
-_FOLD = (Result.ERROR, Result.FAIL, Result.BLOCKED, Result.SKIPPED, Result.EXPECTED_FAIL, Result.PASS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +64,9 @@ def pytest_runtest_makereport(
     if call.when == "call" and observed is not None:
         update["evidence"] = observed.items
     if judged.result in (Result.FAIL, Result.ERROR, Result.EXPECTED_FAIL):
-        update["artifacts"] = diagnostics.collect(item)
+        update["artifacts"] = diagnostics.collect(item, call)
+    if judged.result is Result.EXPECTED_FAIL:
+        update["details"] = report.longreprtext
     judged = judged.model_copy(update=update)
     report.user_properties.append((outcome.PROPERTY, judged.model_dump_json()))
     _align(report, judged)
@@ -116,9 +116,11 @@ def _finished(
     nodeid: str, requirements: list[str], phases: Sequence[pytest.TestReport]
 ) -> events.CheckFinished:
     outcomes = [_outcome_of(report) for report in phases]
-    result = next(result for result in _FOLD if any(each.result is result for each in outcomes))
-    messages = [each.message for each in outcomes if each.result is result and each.message]
+    result = worst(each.result for each in outcomes)
+    said = sorted(outcomes, key=lambda each: each.result is not result)
+    messages = [each.message for each in said if each.result is not Result.PASS and each.message]
     failed = [report.longreprtext for report in phases if report.failed]
+    failed += [each.details for each in outcomes if each.details]
     return events.CheckFinished(
         at=events.now(),
         check=nodeid,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from clusters.components.image import POD_IMAGE
 from harness.errors import RequirementFailed
-from harness.kube import EVENTS, PODS, RESOURCE_CLAIMS, ApiError, KubeClient, Object
+from harness.kube import EVENTS, NAMESPACES, PODS, RESOURCE_CLAIMS, ApiError, KubeClient, Object
 from harness.waiting import NotYet, wait_until
+from suites.expect import field
 
-RUN_SECONDS = 60.0
-"""How long a pod may take to run: far more than it needs, so that only a broken promise reaches it."""
+RUN_SECONDS = 150.0
+"""How long a pod may take to run: far more than it needs, so that only a broken promise reaches it. A kubelet
+that is refused the claim of a pod that the Node authorizer has not seen yet tries again after 60 to 90 s by
+default; see `clusters/local/node.py`."""
 _GONE_SECONDS = 60.0
 
 
@@ -22,8 +26,8 @@ class Container:
     """One container of a pod."""
 
     name: str = "main"
-    resources: Mapping[str, int | str] = field(default_factory=dict)
-    """Requests and limits alike."""
+    resources: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    """Limits, which are requests too, as old pods have it."""
     args: Sequence[str] = ()
     """Arguments of the pod program, such as `--exit 1`; without any it reports and waits."""
     sidecar: bool = False
@@ -36,7 +40,7 @@ class Container:
             "name": self.name,
             "image": POD_IMAGE,
             "imagePullPolicy": "Never",
-            "resources": {"requests": amounts, "limits": amounts} if amounts else {},
+            "resources": {"limits": amounts} if amounts else {},
         }
         if self.args:
             manifest["args"] = list(self.args)
@@ -176,13 +180,17 @@ class Workloads:
         return [claim for claim in claims if not pod or pod in owner_names(claim)]
 
     def special_claim(self, pod_name: str) -> Object:
-        """The one claim that the pod's status names for its extended resources."""
-        status = self.get(pod_name)["status"].get("extendedResourceClaimStatus")
-        if not status:
-            raise RequirementFailed(
-                f"pod {pod_name} has status.extendedResourceClaimStatus", "there is none", self.get(pod_name)
-            )
-        return self.kube.get(RESOURCE_CLAIMS, status["resourceClaimName"], self.namespace)
+        """The one claim that the pod's status names for its extended resources.
+
+        Raises:
+            RequirementFailed: the status names none, or one that isn't there.
+        """
+        pod = self.get(pod_name)
+        name = field(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
+        claim = self.kube.find(RESOURCE_CLAIMS, name, self.namespace)
+        if claim is None:
+            raise RequirementFailed(f"the claim {name} of pod {pod_name}'s status exists", "it doesn't", pod)
+        return claim
 
     def delete(self, name: str, *, deadline: float = _GONE_SECONDS) -> None:
         """Delete a pod and wait until it is gone."""
@@ -212,7 +220,11 @@ class Workloads:
         wait_until(none, deadline, f"no claim in {self.namespace}")
 
     def clear(self) -> None:
-        """Delete every pod and wait until they are gone, so that drivers can go after them."""
+        """Delete the namespace and wait until its pods are gone, so that drivers can go after them.
+
+        The namespace goes first: nothing can be made in it from then on, such as by a controller.
+        """
+        self.kube.delete(NAMESPACES, self.namespace)
         for pod in self.kube.list(PODS, self.namespace):
             self.kube.delete(PODS, pod["metadata"]["name"], self.namespace, grace_seconds=1)
         wait_until(

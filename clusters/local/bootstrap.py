@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from clusters import processes
@@ -33,19 +34,27 @@ def apply(client: KubeClient) -> None:
     bind_role(client, "dra-harness-kubelet-api", "system:kubelet-api-admin", KUBELET_CLIENT)
 
 
-def wait_for_nodes(client: KubeClient, names: Sequence[str], layout: Layout) -> None:
+def wait_for_nodes(
+    client: KubeClient, kubelets: Mapping[str, subprocess.Popen[bytes]], layout: Layout
+) -> None:
     """Wait until the nodes are Ready and may take pods.
+
+    Args:
+        client: the admin's.
+        kubelets: node name -> the process of its kubelet.
+        layout: the cluster.
 
     Raises:
         EnvironmentBlocked: a kubelet ended, or the nodes were not Ready in time.
     """
 
     def ready() -> bool:
-        for name in names:
-            if processes.main_pid(layout.state.id, f"kubelet/{name}", "kubelet") is None:
-                raise NotYet(f"{name}: no kubelet")
+        for name, kubelet in kubelets.items():
+            if kubelet.poll() is not None:
+                log = layout.log(f"kubelet/{name}")
+                raise EnvironmentBlocked(f"{name}: its kubelet ended: {processes.tail(log)}")
         nodes = {node["metadata"]["name"]: node for node in client.list(NODES)}
-        for name in names:
+        for name in kubelets:
             if name not in nodes:
                 raise NotYet(f"{name} is not registered")
             conditions = {c["type"]: c for c in nodes[name].get("status", {}).get("conditions", ())}
@@ -58,7 +67,7 @@ def wait_for_nodes(client: KubeClient, names: Sequence[str], layout: Layout) -> 
     try:
         wait_until(ready, _READY_SECONDS, "all nodes to be Ready", interval=0.05)
     except AssertionError as error:
-        logs = "\n".join(processes.tail(layout.log(f"kubelet/{name}"), 5) for name in names)
+        logs = "\n".join(processes.tail(layout.log(f"kubelet/{name}"), 5) for name in kubelets)
         raise EnvironmentBlocked(f"{error}\n{logs}") from error
 
 

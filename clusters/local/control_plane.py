@@ -11,8 +11,10 @@ from pathlib import Path
 import urllib3
 
 from clusters import processes
+from clusters.local import namespaces
 from clusters.local.layout import KUBELET_CLIENT, Layout
 from clusters.local.network import node_address
+from clusters.local.state import write_atomically
 from clusters.profiles import gates_flag, runtime_config
 from harness.errors import EnvironmentBlocked
 from harness.kube import ApiError, KubeClient
@@ -24,23 +26,37 @@ ETCD = "etcd"
 APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
+_OWNER = "control-plane"
 COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
 
 
 def start(layout: Layout, component: str) -> subprocess.Popen[bytes]:
-    """Start one component of the control plane; all serve on 127.0.0.1 with TLS."""
+    """Start one component of the control plane; all serve on 127.0.0.1 with TLS.
+
+    The API server has a hosts file of its own in which every node's name is 127.0.0.1, where the kubelets
+    serve: a kubelet refuses a loopback address as its node's, so the node's address can't lead there.
+    """
     arguments = {
         ETCD: _etcd,
         APISERVER: _apiserver,
         CONTROLLER_MANAGER: _controller_manager,
         SCHEDULER: _scheduler,
     }[component](layout)
+    inside = namespaces.enter(layout, _OWNER) if component == APISERVER else []
     return processes.spawn(
-        [layout.programs[component], *arguments],
+        [*inside, layout.programs[component], *arguments],
         cluster_id=layout.state.id,
         component=component,
         log=layout.log(component),
     )
+
+
+def prepare(layout: Layout) -> None:
+    """Make the namespaces that the API server runs in."""
+    hosts = layout.state.directory / "hosts"
+    names = " ".join(("localhost", *layout.state.nodes))
+    write_atomically(hosts, f"127.0.0.1 {names}\n")
+    namespaces.start(layout, _OWNER, {hosts: "/etc/hosts"})
 
 
 def wait_for_apiserver(
@@ -170,7 +186,7 @@ def _apiserver(layout: Layout) -> list[str]:
         f"--kubelet-certificate-authority={layout.pki / 'ca.crt'}",
         f"--kubelet-client-certificate={kubelet_certificate}",
         f"--kubelet-client-key={kubelet_key}",
-        "--kubelet-preferred-address-types=InternalIP",
+        "--kubelet-preferred-address-types=Hostname",
         f"--service-account-key-file={layout.pki / 'service-account.pub'}",
         f"--service-account-signing-key-file={layout.pki / 'service-account.key'}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",

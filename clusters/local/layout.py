@@ -66,7 +66,7 @@ class Layout:
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 
 
-def write_credentials(layout: Layout, node_addresses: Mapping[str, str]) -> None:
+def write_credentials(layout: Layout) -> None:
     """Issue every certificate and kubeconfig of the cluster.
 
     The users and groups are those of https://kubernetes.io/docs/setup/best-practices/certificates/.
@@ -90,7 +90,7 @@ def write_credentials(layout: Layout, node_addresses: Mapping[str, str]) -> None
         "scheduler-client": ("system:kube-scheduler", ""),
         "kwok-client": ("dra-harness-kwok", ""),
         "driver-client": ("dra-harness-driver", ""),
-        **{f"kubelet-{node}": (f"system:node:{node}", "system:nodes") for node in node_addresses},
+        **{f"kubelet-{node}": (f"system:node:{node}", "system:nodes") for node in layout.state.nodes},
     }
     for user, (common_name, organization) in users.items():
         certificate, key = authority.issue(user, common_name, organization=organization)
@@ -102,5 +102,5 @@ def write_credentials(layout: Layout, node_addresses: Mapping[str, str]) -> None
             key=key,
             name=f"dra-harness-{layout.state.name}",
         )
-    for node, address in node_addresses.items():
-        authority.issue(f"kubelet-{node}-server", f"system:node:{node}", hosts=(address, node))
+    for node in layout.state.nodes:
+        authority.issue(f"kubelet-{node}-server", f"system:node:{node}", hosts=("127.0.0.1", node))

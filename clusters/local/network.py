@@ -1,8 +1,8 @@
 """Addresses, bridges and ports of a local cluster.
 
-A node's address sits on the loopback interface with host scope, so a kubelet (which refuses 127.0.0.0/8
-as a node's address) serves on something that no other machine can reach. Addresses carry a label and
-bridges a name with the cluster's id; both come from 198.18.0.0/15, which RFC 2544 sets aside for tests.
+A node's address is only a name for it: a kubelet refuses one in 127.0.0.0/8, and one that no interface
+has, so it sits on the loopback interface and nothing serves there. Addresses carry a label and bridges a
+name with the cluster's id; both come from 198.18.0.0/15, which RFC 2544 sets aside for tests.
 """
 
 from __future__ import annotations

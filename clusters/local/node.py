@@ -18,7 +18,7 @@ import urllib3
 import yaml
 
 from clusters import processes
-from clusters.local import cgroups
+from clusters.local import cgroups, namespaces
 from clusters.local.containerd import SOCKET
 from clusters.local.containerd import write_config as write_containerd_config
 from clusters.local.layout import Layout
@@ -71,22 +71,9 @@ class LocalNode:
 
     def start_init(self) -> None:
         """Start the process that holds the node's namespaces."""
-        ready = self.directory / "init-ready"
         binds = {"lib": "/var/lib", "log": "/var/log", "run": "/run"}
-        argv: list[str | Path] = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--propagation",
-            "private",
-            "--",
-        ]
-        argv += [self.layout.programs["node-init"], "--proc", "--ready", ready]
-        argv += [f"--bind={self.directory / source}={target}" for source, target in binds.items()]
-        popen = self._spawn("node-init", argv)
-        self._wait(ready.exists, popen, "node-init", "the node's namespaces")
+        sources = {self.directory / source: target for source, target in binds.items()}
+        namespaces.start(self.layout, self.name, sources)
 
     def start_containerd(self) -> None:
         """Start the runtime and wait until its socket is there: a kubelet that is earlier ends at once."""
@@ -128,7 +115,7 @@ class LocalNode:
             ],
         )
 
-    def restart_kubelet(self) -> None:
+    def restart_kubelet(self) -> subprocess.Popen[bytes]:
         """Stop the kubelet, leaving the pods as they are, and start it again, until it is healthy."""
         processes.kill(self.layout.state.id, self.component("kubelet"), grace=_STOP_SECONDS)
         popen = self.start_kubelet()
@@ -141,6 +128,7 @@ class LocalNode:
                 raise NotYet(error) from error
 
         self._wait(healthy, popen, "kubelet", "the kubelet to be healthy")
+        return popen
 
     def _spawn(self, program: str, argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
         component = self.component(program)
@@ -150,10 +138,7 @@ class LocalNode:
         )
 
     def _enter(self) -> list[str]:
-        init = processes.main_pid(self.layout.state.id, self.component("node-init"), "node-init")
-        if init is None:
-            raise EnvironmentBlocked(f"{self.name}: its init process is gone")
-        return ["nsenter", "--target", str(init), "--mount", "--pid", "--"]
+        return namespaces.enter(self.layout, self.name)
 
     def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -209,7 +194,7 @@ class LocalNode:
         config: dict[str, Any] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": self.address,
+            "address": "127.0.0.1",
             "port": self.kubelet_port,
             "healthzBindAddress": "127.0.0.1",
             "healthzPort": self.healthz_port,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 import ipaddress
 from collections.abc import Sequence
@@ -114,20 +113,18 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> Path:
 
 
 def write_kubeconfig(path: Path, *, server: str, ca: Path, certificate: Path, key: Path, name: str) -> Path:
-    """Write a kubeconfig with everything embedded, 0600, for one user of one cluster."""
+    """Write a kubeconfig for one user of one cluster, 0600.
+
+    It names the certificate files: clients would write embedded ones to temporary files of their own.
+    """
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": name, "cluster": {"server": server, "certificate-authority-data": _embedded(ca)}}
-        ],
+        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority": str(ca)}}],
         "users": [
             {
                 "name": path.stem,
-                "user": {
-                    "client-certificate-data": _embedded(certificate),
-                    "client-key-data": _embedded(key),
-                },
+                "user": {"client-certificate": str(certificate), "client-key": str(key)},
             }
         ],
         "contexts": [{"name": name, "context": {"cluster": name, "user": path.stem}}],
@@ -135,10 +132,6 @@ def write_kubeconfig(path: Path, *, server: str, ca: Path, certificate: Path, ke
     }
     write_atomically(path, yaml.safe_dump(config, sort_keys=False))
     return path
-
-
-def _embedded(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
 
 
 def _pem(certificate: x509.Certificate) -> str:

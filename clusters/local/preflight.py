@@ -5,15 +5,32 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from clusters.interface import ClusterSpec, Finding
 from clusters.local.network import MAX_NODES
 from harness.errors import UsageError
-from harness.settings import state_root
+from harness.settings import cache_root, state_root
 
 TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2"}
 """Program on PATH -> the Debian package that has it."""
+
+_TRIALS = {
+    "namespaces": (
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+        "true",
+    ),
+    "network settings": ("ip", "-j", "link", "show", "lo"),
+}
+"""What only trying tells: capabilities, and whether the tools know the options."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _NEEDED_MIB = 1024
@@ -22,7 +39,17 @@ _MASKED = ("/var/lib", "/var/log", "/run")
 
 def check_machine() -> list[Finding]:
     """Everything a local cluster needs of the machine, found or not."""
-    return [_root(), _disk(), _state_place(), *_tools()]
+    tools = _tools()
+    findings = [
+        _root(),
+        _disk(),
+        _place("state directory", state_root()),
+        _place("cache", cache_root()),
+        *tools,
+    ]
+    if all(finding.ok for finding in findings):
+        findings += [_trial(subject, command) for subject, command in _TRIALS.items()]
+    return findings
 
 
 def require(spec: ClusterSpec) -> None:
@@ -59,11 +86,26 @@ def _disk() -> Finding:
     return Finding("disk", free >= _NEEDED_MIB, f"{place} has {free} MiB free, {_NEEDED_MIB} MiB needed")
 
 
-def _state_place() -> Finding:
-    real = Path(os.path.realpath(state_root()))
+def _place(subject: str, path: Path) -> Finding:
+    real = Path(os.path.realpath(path))
     masked = next((top for top in _MASKED if real.is_relative_to(os.path.realpath(top))), None)
-    message = f"{real} is inside {masked}, which a node replaces by its own; set DRA_HARNESS_STATE elsewhere"
-    return Finding("state directory", masked is None, message if masked else str(real))
+    if masked:
+        message = f"{real} is inside {masked}, which a node replaces by its own; DRA_HARNESS_* moves it"
+        return Finding(subject, ok=False, message=message)
+    existing = next(each for each in (real, *real.parents) if each.exists())
+    if not existing.is_dir():
+        return Finding(subject, ok=False, message=f"{existing} is no folder")
+    return Finding(subject, ok=True, message=str(real))
+
+
+def _trial(subject: str, command: Sequence[str]) -> Finding:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(subject, ok=False, message=f"{' '.join(command)}: {error}")
+    if done.returncode:
+        return Finding(subject, ok=False, message=f"{' '.join(command)}: {done.stderr.strip()}")
+    return Finding(subject, ok=True, message="yes")
 
 
 def _tools() -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,17 +18,17 @@ from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
 from clusters.local import (
     bootstrap,
     control_plane,
+    machine,
     network,
     preflight,
     restart,
     simulated,
     state,
-    sysctls,
     teardown,
 )
 from clusters.local.layout import Layout, Ports, write_credentials
 from clusters.local.node import LocalNode, nodes_of
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.kube import KubeClient
 
 _APISERVER_SECONDS = 60.0
@@ -41,7 +42,7 @@ class LocalProvider:
 
     def __init__(self, source: ComponentSource) -> None:
         self._source = source
-        self._locks: list[filelock.BaseFileLock] = []
+        self._locks: dict[str, filelock.BaseFileLock] = {}
 
     def up(self, spec: ClusterSpec, progress: Progress) -> Cluster:
         """Bring a cluster up: control plane, real nodes, the bundled driver with its slices published."""
@@ -56,8 +57,11 @@ class LocalProvider:
         layout = self._reserve(spec, programs)
         try:
             return _BringUp(spec, layout, progress).run()
-        except BaseException:
-            teardown.remove(layout.state)
+        except BaseException as error:
+            try:
+                teardown.remove(layout.state)
+            except HarnessError as left:
+                error.add_note(f"and not everything could be removed: {left}")
             raise
 
     def attach(self, name: str) -> Cluster:
@@ -67,9 +71,11 @@ class LocalProvider:
             raise UsageError(f"cluster {name!r} did not come up; `dra-harness down {name}` cleans it")
         return found.cluster()
 
-    def down(self, name: str) -> None:
-        """Remove a cluster and everything of it."""
-        teardown.remove(state.load(name))
+    def down(self, name: str, *, force: bool = False) -> None:
+        """Remove a cluster and everything of it; see `teardown.take_down`."""
+        if name in self._locks:
+            self._locks.pop(name).release()
+        teardown.take_down(state.load(name), force=force)
 
     def sweep(self) -> None:
         """Remove whatever killed runs left behind."""
@@ -101,10 +107,9 @@ class LocalProvider:
 
     def _reserve(self, spec: ClusterSpec, programs: Mapping[str, Path]) -> Layout:
         """Take a name, an id and an address block, and write them down, before anything is started."""
-        with state.machine_lock():
+        with machine.lock():
             _require_free_name(spec.name)
-            slot = network.free_slot({found.slot for found in state.load_all()})
-            sysctls.remember()
+            slot = network.free_slot(machine.taken_slots())
             apiserver, *others = network.free_ports(5 + 2 * spec.nodes)
             ports = Ports(spec.port or apiserver, *others[:4])
             kubelet_ports = others[4:]
@@ -122,8 +127,9 @@ class LocalProvider:
                 programs=dict(programs),
             )
             state.save(reserved)
-            self._locks.append(state.maker_lock(reserved))
-            self._locks[-1].acquire()
+            machine.register(reserved.id, slot)
+            self._locks[spec.name] = state.maker_lock(reserved)
+            self._locks[spec.name].acquire()
         return Layout.of(reserved)
 
 
@@ -147,10 +153,11 @@ class _BringUp:
 
     def run(self) -> Cluster:
         layout = self._layout
-        write_credentials(layout, {node.name: node.address for node in self._nodes})
+        write_credentials(layout)
         for node in self._nodes:
             network.add_address(layout.state.id, node.address)
             node.prepare()
+        control_plane.prepare(layout)
         storage = (control_plane.ETCD, control_plane.APISERVER)
         started = {component: control_plane.start(layout, component) for component in storage}
         self._reached("processes started")
@@ -164,9 +171,8 @@ class _BringUp:
             for runtime in runtimes:
                 runtime.result()
             self._reached("runtimes ready")
-        for node in self._nodes:
-            node.start_kubelet()
-        return self._finish(client)
+        kubelets = {node.name: node.start_kubelet() for node in self._nodes}
+        return self._finish(client, kubelets)
 
     def _start_runtime(self, node: LocalNode) -> None:
         node.start_init()
@@ -176,10 +182,10 @@ class _BringUp:
         node.import_image(archive)
         archive.unlink()
 
-    def _finish(self, client: KubeClient) -> Cluster:
+    def _finish(self, client: KubeClient, kubelets: Mapping[str, subprocess.Popen[bytes]]) -> Cluster:
         cluster = self._layout.state.cluster()
         driver, started = driver_host.start_bundled(cluster, self._spec.inventory)
-        bootstrap.wait_for_nodes(client, [node.name for node in self._nodes], self._layout)
+        bootstrap.wait_for_nodes(client, kubelets, self._layout)
         control_plane.wait_for_controllers(self._layout, _CONTROLLER_SECONDS)
         self._reached("nodes Ready")
         driver_host.wait_for_bundled(driver, started, client)

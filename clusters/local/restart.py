@@ -32,9 +32,9 @@ def restart(layout: Layout, component: str) -> None:
 
 def _restart_kubelet(layout: Layout, node: str) -> None:
     (local,) = [each for each in nodes_of(layout) if each.name == node]
-    local.restart_kubelet()
+    kubelet = local.restart_kubelet()
     client = KubeClient.from_kubeconfig(layout.kubeconfig("admin"))
-    bootstrap.wait_for_nodes(client, [node], layout)
+    bootstrap.wait_for_nodes(client, {node: kubelet}, layout)
 
 
 def _restart_control_plane(layout: Layout, component: str) -> None:

@@ -7,13 +7,10 @@ alone, whatever moment the harness died at.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,8 @@ KUBELET_DIR_IN_NODE = "/var/lib/kubelet"
 class ClusterState(pydantic.BaseModel):
     """What is recorded of one cluster."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    # A key of a later harness must not keep this one from listing and removing the cluster.
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore")
 
     id: str
     """Six hex digits: the mark on processes, links, addresses and cgroups."""
@@ -115,36 +113,6 @@ def new_id() -> str:
     return secrets.token_hex(3)
 
 
-@contextmanager
-def machine_lock() -> Iterator[None]:
-    """Held while names, slots and machine settings are taken or given back.
-
-    The lock is on the state directory itself, which goes when the last cluster has gone: whoever waited
-    on a directory that was removed meanwhile, tries again on the new one.
-    """
-    root = state_root()
-    while True:
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_same_file(root, descriptor):
-                yield
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_same_file(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
 def maker_lock(state: ClusterState) -> filelock.FileLock:
     """The lock that the process which makes (and, unless kept, uses) the cluster holds; it dies with that."""
     return filelock.FileLock(state.directory / "maker.lock")
@@ -170,8 +138,15 @@ def load(name: str) -> ClusterState:
 
 
 def load_all() -> list[ClusterState]:
-    """Every cluster that has a state file, by name; one that goes meanwhile is left out."""
-    found = [_read(path) for path in sorted(clusters_dir().glob(f"*/{STATE_FILE}"))]
+    """Every cluster that has a state file, by name; one that goes meanwhile is left out.
+
+    So is one whose state file can't be read: it must not keep the others from being listed and removed, and
+    naming it (`load`) says what is wrong with it.
+    """
+    found = []
+    for path in sorted(clusters_dir().glob(f"*/{STATE_FILE}")):
+        with contextlib.suppress(UsageError):
+            found.append(_read(path))
     return [state for state in found if state is not None]
 
 
@@ -187,7 +162,13 @@ def _read(path: Path) -> ClusterState | None:
 
 
 def remove(state: ClusterState) -> None:
-    """Remove the cluster's files, the state file last. Call with the machine lock held."""
+    """Remove the cluster's files, the state file last. Call with the machine lock held.
+
+    A cluster of the same name that another process made meanwhile is left alone.
+    """
+    found = _read(state.directory / STATE_FILE)
+    if found is None or found.id != state.id:
+        return
     for path in state.directory.iterdir():
         if path.name == STATE_FILE:
             continue
@@ -198,19 +179,22 @@ def remove(state: ClusterState) -> None:
     shutil.rmtree(state.directory)
 
 
-def tidy() -> bool:
-    """Remove folders without a state file, and empty ones above; returns whether no cluster is left.
+def tidy() -> None:
+    """Remove the empty folders that a harness killed at its first or last step left, and empty ones above.
 
-    Call with the machine lock held: such a folder is what a harness killed at its first or last step left.
+    Call with the machine lock held. Nothing but our own first file is ever removed with a folder.
     """
     for folder in clusters_dir().glob("*"):
-        if not (folder / STATE_FILE).exists():
-            shutil.rmtree(folder)
-    if load_all():
-        return False
-    with contextlib.suppress(FileNotFoundError):
-        clusters_dir().rmdir()
-    return True
+        if folder.is_dir() and not (folder / STATE_FILE).exists():
+            (folder / f"{STATE_FILE}.tmp").unlink(missing_ok=True)
+            _remove_if_empty(folder)
+    _remove_if_empty(clusters_dir())
+    _remove_if_empty(state_root())
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def write_atomically(path: Path, text: str) -> None:

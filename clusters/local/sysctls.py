@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 from clusters.local.state import write_json
-from harness.settings import state_root
 
 PROC_SYS = Path("/proc/sys")
 
@@ -23,16 +22,14 @@ _NAMES = (
 """All but the last are the kubelet's (pkg/kubelet/cm/container_manager_linux.go), that is CNI's."""
 
 
-def remember() -> None:
-    """Keep the values of before the first cluster. Call with the machine lock held."""
-    file = _file()
+def remember(file: Path) -> None:
+    """Keep the present values in a file, unless it has the values of an earlier moment already."""
     if not file.exists():
         write_json(file, {name: _path(name).read_text().strip() for name in _NAMES if _path(name).exists()})
 
 
-def restore() -> None:
-    """Put the remembered values back, after the last cluster. Call with the machine lock held."""
-    file = _file()
+def restore(file: Path) -> None:
+    """Put the values of a file back and remove it; without a file nothing was changed."""
     if not file.exists():
         return
     for name, value in json.loads(file.read_text()).items():
@@ -40,10 +37,6 @@ def restore() -> None:
             if _path(name).read_text().strip() != value:
                 _path(name).write_text(value)
     file.unlink()
-
-
-def _file() -> Path:
-    return state_root() / "sysctls.json"
 
 
 def _path(name: str) -> Path:

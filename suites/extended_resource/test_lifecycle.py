@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -22,45 +23,27 @@ from suites.catalogue import Form
 from suites.devices import allocated, given
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
-from suites.marks import both_forms, requirement
+from suites.expect import expect, expect_equal, field, precondition
+from suites.extended_resource.forms import both_forms
+from suites.marks import exclusive, requirement
 from suites.naming import LABEL, Names
 from suites.workload import Container, Workloads, pod_manifest
 
-_NO_ROOM = ("cannot allocate all claims", "Insufficient", "cannot fit resource")
 CLAIM_COUNT = "count/resourceclaims.resource.k8s.io"
+_OLD_CLIENT = "dra-harness.dev/OldClient"
+_LEFTOVER = "cannot schedule extended resource claim"
+"""What the scheduler says of a special claim that an earlier attempt left behind."""
 
 
-@requirement("ER-15")
-@both_forms
-def test_one_pool_for_both_ways_of_asking(
-    form: Form,
-    cluster: Cluster,
-    drivers: Drivers,
-    workloads: Workloads,
-    evidence: Observations,
-) -> None:
-    """Extended resources and explicit claims draw on the same devices, never more than there are."""
-    driver = drivers.start(devices=2, nodes=cluster.nodes[:1])
-    device_class = drivers.device_class(driver)
-    resource = device_class.resource(form)
-    _create_claim(workloads, "explicit", device_class)
-    explicit = pod_manifest("explicit", [Container()], resourceClaims=_claim_reference("explicit"))
-    explicit["spec"]["containers"][0]["resources"] = {"claims": [{"name": "device"}]}
-    workloads.run(explicit)
-    workloads.run(pod_manifest("first", [Container(resources={resource: 1})]))
-
-    workloads.create(pod_manifest("second", [Container(resources={resource: 1})]))
-    refusal = workloads.wait_unschedulable("second", *_NO_ROOM)
-    held = [device for claim in workloads.claims() for device in allocated(claim)]
-    workloads.delete("first")
-    workloads.wait_running("second")
-
-    evidence("devices held while all are in use", sorted(held))
-    evidence("why the next pod waits", refusal)
-    evidence("its device once one is free", given(workloads.report("second")))
-    assert sorted(held) == ["gpu-0", "gpu-1"], "both devices are held, each once"
-    after = [device for claim in workloads.claims() for device in allocated(claim)]
-    assert sorted(after) == ["gpu-0", "gpu-1"]
+def _pod_of(kind: str, name: str, workloads: Workloads, device_class: DeviceClass, form: Form) -> Object:
+    """A pod that asks for one device as an extended resource (`special`) or by a claim of its own."""
+    if kind == "special":
+        return pod_manifest(name, [Container(resources={device_class.resource(form): 1})])
+    _create_claim(workloads, name, device_class)
+    reference = [{"name": "device", "resourceClaimName": name}]
+    pod = pod_manifest(name, [Container()], resourceClaims=reference)
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "device"}]}
+    return pod
 
 
 def _create_claim(workloads: Workloads, name: str, device_class: DeviceClass) -> Object:
@@ -74,8 +57,76 @@ def _create_claim(workloads: Workloads, name: str, device_class: DeviceClass) ->
     return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
 
 
-def _claim_reference(name: str) -> list[Object]:
-    return [{"name": "device", "resourceClaimName": name}]
+@requirement("ER-15")
+@both_forms
+@exclusive
+@pytest.mark.parametrize("freed", ["special", "explicit"])
+def test_a_freed_device_wakes_the_other_kind(
+    freed: str,
+    form: Form,
+    cluster: Cluster,
+    drivers: Drivers,
+    workloads: Workloads,
+    evidence: Observations,
+) -> None:
+    """A device that a pod of one kind frees lets a waiting pod of the other kind run."""
+    waiting = "explicit" if freed == "special" else "special"
+    device_class = drivers.device_class(drivers.start(devices=1, nodes=cluster.nodes[:1]))
+    workloads.run(_pod_of(freed, "holder", workloads, device_class, form))
+    workloads.create(_pod_of(waiting, "waiter", workloads, device_class, form))
+    refusal = workloads.wait_unschedulable("waiter", "cannot allocate all claims")
+
+    workloads.delete("holder")
+    workloads.wait_running("waiter")
+
+    evidence(f"why the {waiting} pod waits", refusal)
+    evidence("its device once it is free", given(workloads.report("waiter")))
+    expect_equal("device of the pod that waited", given(workloads.report("waiter")), ["gpu-0"])
+
+
+@requirement("ER-15")
+@both_forms
+def test_a_burst_of_both_kinds_shares_nothing(
+    form: Form,
+    cluster: Cluster,
+    drivers: Drivers,
+    workloads: Workloads,
+    evidence: Observations,
+) -> None:
+    """Eight pods at once, of both kinds, on four devices: four run, each on a device of its own."""
+    device_class = drivers.device_class(drivers.start(devices=4, nodes=cluster.nodes[:1]))
+    names = [f"pod-{index}" for index in range(8)]
+    kinds = ("special", "explicit")
+    pods = [
+        _pod_of(kinds[index % 2], name, workloads, device_class, form) for index, name in enumerate(names)
+    ]
+    for pod in pods:
+        workloads.create(pod)
+
+    decided = wait_until(lambda: _decisions(workloads, names), 60, "the scheduler's word on eight pods")
+
+    held = sorted(device for claim in workloads.claims() for device in allocated(claim))
+    evidence("pods placed and refused", decided)
+    evidence("devices allocated", held)
+    expect_equal("each device is allocated once", held, ["gpu-0", "gpu-1", "gpu-2", "gpu-3"])
+    expect_equal("pods placed", sum(decided.values()), 4)
+
+
+def _decisions(workloads: Workloads, names: Sequence[str]) -> dict[str, bool]:
+    """Pod -> whether it was placed, once each was placed or refused."""
+    decisions: dict[str, bool] = {}
+    undecided = {}
+    for name in names:
+        pod = workloads.get(name)
+        conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
+        reason = conditions.get("PodScheduled", {}).get("reason")
+        if "nodeName" in pod["spec"] or reason == "Unschedulable":
+            decisions[name] = "nodeName" in pod["spec"]
+        else:
+            undecided[name] = reason
+    if undecided:
+        raise NotYet(undecided)
+    return decisions
 
 
 @requirement("ER-16")
@@ -94,22 +145,21 @@ def test_devices_come_back(
     resource = drivers.device_class(driver).resource(form)
     if end == "deleted":
         workloads.run(pod_manifest("pod", [Container(resources={resource: 1})]))
-        claim = workloads.special_claim("pod")
+        name = workloads.special_claim("pod")["metadata"]["name"]
         workloads.delete("pod")
     else:
-        code = "0" if end == "Succeeded" else "3"
-        args = ["--exit", code]
+        args = ["--exit", "0" if end == "Succeeded" else "3"]
         workloads.create(pod_manifest("pod", [Container(resources={resource: 1}, args=args)]))
         ended = workloads.wait_phase("pod", end)
-        claim = {"metadata": {"name": ended["status"]["extendedResourceClaimStatus"]["resourceClaimName"]}}
+        name = field(ended, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    evidence("claim of the ended pod", name)
 
     workloads.wait_no_claims()
     workloads.run(pod_manifest("next", [Container(resources={resource: 1})]))
 
-    evidence("claim of the ended pod", claim["metadata"]["name"])
-    evidence("claims afterwards", [each["metadata"]["name"] for each in workloads.claims("next")])
-    evidence("device of the next pod", given(workloads.report("next")))
-    assert given(workloads.report("next")) == ["gpu-0"], "the only device serves the next pod"
+    devices = given(workloads.report("next"))
+    evidence("device of the next pod", devices)
+    expect_equal("the only device serves the next pod", devices, ["gpu-0"])
 
 
 @requirement("ER-17")
@@ -129,12 +179,12 @@ def test_a_refused_claim_leaves_nothing(
     refusal = workloads.wait_event("pod", "create claim for extended resources")
 
     evidence("what the scheduler says", refusal)
-    assert workloads.claims() == [], "no claim without quota for one"
-    assert "nodeName" not in workloads.get("pod")["spec"]
+    expect("the pod is not placed", "nodeName" not in workloads.get("pod")["spec"], workloads.get("pod"))
     kube.patch(RESOURCE_QUOTAS, "claims", {"spec": {"hard": {CLAIM_COUNT: "1"}}}, workloads.namespace)
     workloads.wait_running("pod")
-    evidence("devices once there is quota", given(workloads.report("pod")))
-    assert len(workloads.claims()) == 1
+    names = [claim["metadata"]["name"] for claim in workloads.claims()]
+    evidence("claims once there is quota", names)
+    expect_equal("claims", names, [workloads.special_claim("pod")["metadata"]["name"]])
 
 
 def _set_claim_quota(kube: KubeClient, namespace: str, claims: int) -> None:
@@ -150,7 +200,8 @@ def _set_claim_quota(kube: KubeClient, namespace: str, claims: int) -> None:
         # Until the quota controller has counted, admission says "status unknown for quota".
         return CLAIM_COUNT in kube.get(RESOURCE_QUOTAS, "claims", namespace)["status"].get("hard", {})
 
-    wait_until(counted, 30, "the quota to be counted")
+    with precondition("a quota in force"):
+        wait_until(counted, 60, "the quota to be counted")
 
 
 @pytest.fixture
@@ -200,6 +251,7 @@ def allocation_refused(kube: KubeClient, names: Names, namespace: str) -> Iterat
 
 @requirement("ER-17")
 @both_forms
+@exclusive
 def test_a_refused_allocation_leaves_nothing(
     form: Form,
     drivers: Drivers,
@@ -208,24 +260,25 @@ def test_a_refused_allocation_leaves_nothing(
     allocation_refused: str,
     evidence: Observations,
 ) -> None:
-    """The claim is created but not its allocation: the scheduler takes it back, and succeeds later."""
+    """The claim is created, not its allocation: the same attempt takes it back; a later one succeeds."""
     device_class = drivers.device_class(drivers.start())
     _wait_refusing(workloads, device_class)
 
     workloads.create(pod_manifest("pod", [Container(resources={device_class.resource(form): 1})]))
     refusal = workloads.wait_event("pod", "refused by the check")
-
     evidence("what the scheduler says", refusal)
     workloads.wait_no_claims()
-    assert "nodeName" not in workloads.get("pod")["spec"]
+    expect("the pod is not placed", "nodeName" not in workloads.get("pod")["spec"], workloads.get("pod"))
     kube.delete(ADMISSION_BINDINGS, allocation_refused)
     workloads.wait_running("pod")
+
     claim = workloads.special_claim("pod")
-    evidence(
-        "claims once allocations are accepted", [each["metadata"]["name"] for each in workloads.claims()]
-    )
-    assert [each["metadata"]["name"] for each in workloads.claims()] == [claim["metadata"]["name"]]
-    assert given(workloads.report("pod")) == allocated(claim)
+    left = [each["metadata"]["name"] for each in workloads.claims()]
+    leftovers = [message for message in workloads.events("pod") if _LEFTOVER in message]
+    evidence("claims once allocations are accepted", left)
+    expect_equal("attempts that met a claim of an earlier one", leftovers, [])
+    expect_equal("claims", left, [claim["metadata"]["name"]])
+    expect_equal("devices in the container", given(workloads.report("pod")), allocated(claim), claim)
 
 
 def _wait_refusing(workloads: Workloads, device_class: DeviceClass) -> None:
@@ -248,7 +301,8 @@ def _wait_refusing(workloads: Workloads, device_class: DeviceClass) -> None:
             return "refused by the check" in error.message
         raise NotYet("an allocation is still accepted")
 
-    wait_until(refusing, 30, "the admission policy to be in force")
+    with precondition("an admission policy in force"):
+        wait_until(refusing, 60, "the admission policy to be in force")
     workloads.kube.delete(RESOURCE_CLAIMS, probe["metadata"]["name"], workloads.namespace)
 
 
@@ -261,19 +315,26 @@ def test_more_than_32_devices_in_one_pod(
     workloads: Workloads,
     evidence: Observations,
 ) -> None:
-    """33 devices stay Pending with an event that says why; 32 from the same node run."""
+    """33 devices, in one container or in two, stay Pending with an event that says why; 32 run."""
     driver = drivers.start(devices=40, nodes=cluster.nodes[:1])
     resource = drivers.device_class(driver).resource(form)
+    shapes = {"one-container": [33], "two-containers": [17, 16]}
 
-    workloads.create(pod_manifest("too-many", [Container(resources={resource: 33})]))
-    message = workloads.wait_event("too-many", "claim limit of 32", "is too large", "exceeds")
+    for name, amounts in shapes.items():
+        containers = [Container(f"c{index}", {resource: amount}) for index, amount in enumerate(amounts)]
+        workloads.create(pod_manifest(name, containers))
+    messages = {name: workloads.wait_event(name, "claim limit of 32", "is too large") for name in shapes}
+    evidence("events on the pods that ask for 33", messages)
+    claims = [claim["metadata"]["name"] for claim in workloads.claims()]
     workloads.run(pod_manifest("most", [Container(resources={resource: 32})]))
 
-    evidence("event on the pod that asks for 33", message)
-    evidence("devices of the pod that asks for 32", len(given(workloads.report("most"))))
-    assert "nodeName" not in workloads.get("too-many")["spec"]
-    assert "32" in message or "33" in message, "the event names the limit or the number asked for"
-    assert len(given(workloads.report("most"))) == 32
+    amount = len(given(workloads.report("most")))
+    evidence("devices of the pod that asks for 32", amount)
+    for name, message in messages.items():
+        expect("the event names the limit or the number", re.search(r"\b(32|33)\b", message), message)
+        expect(f"pod {name} is not placed", "nodeName" not in workloads.get(name)["spec"], name)
+    expect_equal("claims of pods that ask for too much", claims, [])
+    expect_equal("devices of the pod that asks for 32", amount, 32)
 
 
 @requirement("ER-21")
@@ -284,22 +345,25 @@ def test_old_clients_do_not_clear_the_status(
     """A status written by a client that does not know `extendedResourceClaimStatus` keeps it."""
     resource = drivers.device_class(drivers.start()).resource(form)
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 1})]))
-    before = pod["status"]["extendedResourceClaimStatus"]
+    before = field(pod, "status", "extendedResourceClaimStatus")
 
     written = _write_status_without(kube, workloads, "extendedResourceClaimStatus")
 
-    after = workloads.get("pod")["status"].get("extendedResourceClaimStatus")
+    stored = workloads.get("pod")
+    after = stored["status"].get("extendedResourceClaimStatus")
     evidence("before", before)
     evidence("answer to the old client", written["status"].get("extendedResourceClaimStatus"))
     evidence("after", after)
-    assert after == before
+    landed = [each["type"] for each in stored["status"]["conditions"] if each["type"] == _OLD_CLIENT]
+    expect_equal("the old client's write has landed", landed, [_OLD_CLIENT], stored)
+    expect_equal("status.extendedResourceClaimStatus after the old client's write", after, before, stored)
 
 
 def _write_status_without(kube: KubeClient, workloads: Workloads, field: str) -> Object:
     def written() -> Object:
         pod = workloads.get("pod")
         del pod["status"][field]
-        condition = {"type": "dra-harness.dev/OldClient", "status": "True"}
+        condition = {"type": _OLD_CLIENT, "status": "True"}
         pod["status"]["conditions"] = [
             each for each in pod["status"]["conditions"] if each["type"] != condition["type"]
         ] + [condition]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from clusters.driver_host import HostedDriver
 from clusters.interface import Cluster
 from harness.kube import NODES, KubeClient
 from suites.catalogue import Form
-from suites.devices import allocated, given, requests_of
-from suites.drivers import Drivers
+from suites.devices import allocated, allocated_to, classes_of, given, requests_of
+from suites.drivers import IMPLICIT_PREFIX, DeviceClass, Drivers
 from suites.evidence import Observations
-from suites.marks import both_forms, requirement
+from suites.expect import expect, expect_equal, field
+from suites.extended_resource.forms import both_forms
+from suites.marks import exclusive, requirement
 from suites.naming import Names
 from suites.workload import Container, Workloads, pod_manifest
 
@@ -16,12 +19,32 @@ ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 
 
+def _two_classes(drivers: Drivers, *, each: int) -> tuple[DeviceClass, DeviceClass]:
+    """Two classes of one driver that share no device: `each` devices of the one, as many of the other."""
+    groups = [
+        {
+            "name": f"{model}-{{index}}",
+            "count": each,
+            "attributes": {"model": {"string": model}},
+        }
+        for model in ("first", "second")
+    ]
+    driver = drivers.start(inventory={"devices": groups})
+    first, second = (_class_of_model(drivers, driver, model) for model in ("first", "second"))
+    return first, second
+
+
+def _class_of_model(drivers: Drivers, driver: HostedDriver, model: str) -> DeviceClass:
+    cel = f"device.attributes[{driver.name!r}].model == {model!r}"
+    return drivers.device_class(driver, suffix=model, cel=cel)
+
+
 @requirement("ER-01")
 @both_forms
 def test_an_unchanged_pod_gets_its_devices(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
 ) -> None:
-    """`limits: <resource>: 2` runs with exactly two devices, and the pod's spec is as it was written."""
+    """`limits: <resource>: 2` runs with exactly two devices, and nobody wrote claims into the pod's spec."""
     device_class = drivers.device_class(drivers.start(devices=3))
     resource = device_class.resource(form)
 
@@ -32,10 +55,11 @@ def test_an_unchanged_pod_gets_its_devices(
     evidence("resource asked for", {resource: 2})
     evidence("devices allocated", allocated(claim))
     evidence("devices in the container", given(report))
-    assert len(given(report)) == 2, "the container has as many devices as it asked for"
-    assert given(report) == allocated(claim), "the container has the devices that were allocated to it"
-    assert "resourceClaims" not in pod["spec"], "nobody wrote claims into the pod's spec"
-    assert "claims" not in pod["spec"]["containers"][0]["resources"]
+    expect_equal("as many devices in the container as it asked for", len(given(report)), 2)
+    expect_equal("the container has the devices allocated to it", given(report), allocated(claim), claim)
+    expect("the pod's spec has no resourceClaims", "resourceClaims" not in pod["spec"], pod["spec"], pod)
+    resources = pod["spec"]["containers"][0]["resources"]
+    expect("the container's spec has no claims", "claims" not in resources, resources, pod)
 
 
 @requirement("ER-02")
@@ -50,9 +74,9 @@ def test_the_implicit_name_needs_no_field(
 
     claim = workloads.special_claim("pod")
     evidence("resource asked for", resource)
-    evidence("class of the request", claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"])
-    assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == device_class.name
-    assert given(workloads.report("pod")) == allocated(claim)
+    evidence("classes of the claim's requests", classes_of(claim))
+    expect_equal("one request, for the class", list(classes_of(claim).values()), [device_class.name], claim)
+    expect_equal("the allocated device is given", given(workloads.report("pod")), allocated(claim), claim)
 
 
 @requirement("ER-03")
@@ -60,10 +84,8 @@ def test_the_implicit_name_needs_no_field(
 def test_one_claim_per_pod(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
 ) -> None:
-    """Three containers that ask for two resources share one special claim."""
-    driver = drivers.start(devices=4)
-    first = drivers.device_class(driver, suffix="first").resource(form)
-    second = drivers.device_class(driver, suffix="second").resource(form)
+    """Three containers that ask for two resources share one special claim, and get devices of each class."""
+    first, second = (each.resource(form) for each in _two_classes(drivers, each=2))
     containers = [
         Container("both", {first: 1, second: 1}),
         Container("first", {first: 1}),
@@ -72,13 +94,20 @@ def test_one_claim_per_pod(
 
     workloads.run(pod_manifest("pod", containers))
 
-    claims = workloads.claims()
-    evidence("claims in the namespace", [claim["metadata"]["name"] for claim in claims])
-    evidence("devices allocated", allocated(claims[0]))
-    assert len(claims) == 1, "one special claim, whatever the number of containers and resources"
-    assert len(allocated(claims[0])) == 4
-    in_containers = sorted(name for each in containers for name in given(workloads.report("pod", each.name)))
-    assert in_containers == allocated(claims[0]), "every device is in exactly one container"
+    names = [claim["metadata"]["name"] for claim in workloads.claims()]
+    found = {each.name: given(workloads.report("pod", each.name)) for each in containers}
+    evidence("claims in the namespace", names)
+    evidence("devices per container", found)
+    expect_equal("claims of the pod", len(names), 1)
+    models = {name: sorted(device.split("-")[0] for device in devices) for name, devices in found.items()}
+    expect_equal(
+        "each container has devices of the classes that it asked for",
+        models,
+        {"both": ["first", "second"], "first": ["first"], "second": ["second"]},
+    )
+    in_containers = sorted(device for devices in found.values() for device in devices)
+    claim = workloads.special_claim("pod")
+    expect_equal("every allocated device is in exactly one container", in_containers, allocated(claim), claim)
 
 
 @requirement("ER-04")
@@ -91,14 +120,17 @@ def test_the_claim_says_what_it_is(
 
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 1})]))
 
-    metadata = workloads.special_claim("pod")["metadata"]
-    evidence("annotations", metadata.get("annotations"))
-    evidence("owners", metadata.get("ownerReferences"))
-    assert metadata["annotations"].get(ANNOTATION) == "true"
-    assert POD_CLAIM_NAME not in metadata["annotations"]
-    (owner,) = metadata["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", "pod", pod["metadata"]["uid"])
-    assert owner["controller"] is True
+    claim = workloads.special_claim("pod")
+    annotations = claim["metadata"].get("annotations", {})
+    owners = [
+        (each.get("kind"), each.get("name"), each.get("uid"), each.get("controller"))
+        for each in claim["metadata"].get("ownerReferences", ())
+    ]
+    evidence("annotations", annotations)
+    evidence("owners", owners)
+    expect_equal(f"annotation {ANNOTATION}", annotations.get(ANNOTATION), "true", claim)
+    expect(f"no annotation {POD_CLAIM_NAME}", POD_CLAIM_NAME not in annotations, annotations, claim)
+    expect_equal("its owner", owners, [("Pod", "pod", pod["metadata"]["uid"], True)], claim)
 
 
 @requirement("ER-05")
@@ -106,24 +138,39 @@ def test_the_claim_says_what_it_is(
 def test_the_status_maps_containers_to_requests(
     form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
 ) -> None:
-    """Each mapping names a container of the pod, a resource that it asks for, and a request of the claim."""
-    driver = drivers.start(devices=4)
-    first = drivers.device_class(driver, suffix="first").resource(form)
-    second = drivers.device_class(driver, suffix="second").resource(form)
+    """Each mapping names a container, a resource that it asks for, and the request that serves just that."""
+    classes = _two_classes(drivers, each=3)
+    first, second = (each.resource(form) for each in classes)
+    class_of = {first: classes[0].name, second: classes[1].name}
     containers = [Container("one", {first: 1, second: 2}), Container("two", {first: 1})]
 
     pod = workloads.run(pod_manifest("pod", containers))
 
-    status = pod["status"]["extendedResourceClaimStatus"]
     claim = workloads.special_claim("pod")
-    evidence("status.extendedResourceClaimStatus", status)
-    evidence("requests of the claim", requests_of(claim))
+    mappings = field(pod, "status", "extendedResourceClaimStatus", "requestMappings")
+    evidence("request mappings", mappings)
+    evidence("classes of the claim's requests", classes_of(claim))
+    requests = requests_of(claim)
+    unknown = [each for each in mappings if each.get("requestName") not in requests]
+    expect_equal("mappings to requests that the claim hasn't", unknown, [], claim)
     asked = {(each.name, name): amount for each in containers for name, amount in each.resources.items()}
     mapped: dict[tuple[str, str], int] = {}
-    for mapping in status["requestMappings"]:
-        key = (mapping["containerName"], mapping["resourceName"])
-        mapped[key] = mapped.get(key, 0) + requests_of(claim)[mapping["requestName"]]
-    assert mapped == asked, "each container's amounts are the devices of the requests mapped to it"
+    for each in mappings:
+        key = (each.get("containerName"), each.get("resourceName"))
+        mapped[key] = mapped.get(key, 0) + requests[each["requestName"]]
+    expect_equal("amounts by container and resource", mapped, asked, pod)
+    wrong = [
+        each for each in mappings if classes_of(claim)[each["requestName"]] != class_of[each["resourceName"]]
+    ]
+    expect_equal("mappings to a request of another class", wrong, [], claim)
+    for container in containers:
+        own = [each["requestName"] for each in mappings if each["containerName"] == container.name]
+        expect_equal(
+            f"container {container.name} has the devices of the requests mapped to it",
+            given(workloads.report("pod", container.name)),
+            allocated_to(claim, own),
+            claim,
+        )
 
 
 @requirement("ER-08")
@@ -136,35 +183,50 @@ def test_a_zero_quantity_makes_no_claim(
 
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 0})]))
 
-    evidence("claims in the namespace", workloads.claims())
-    evidence("status.extendedResourceClaimStatus", pod["status"].get("extendedResourceClaimStatus"))
-    assert workloads.claims() == []
-    assert "extendedResourceClaimStatus" not in pod["status"]
-    assert given(workloads.report("pod")) == []
+    claims = [claim["metadata"]["name"] for claim in workloads.claims()]
+    evidence("claims in the namespace", claims)
+    expect_equal("claims in the namespace", claims, [])
+    status = pod["status"].get("extendedResourceClaimStatus")
+    expect_equal("status.extendedResourceClaimStatus", status, None, pod)
+    expect_equal("devices in the container", given(workloads.report("pod")), [])
+
+
+@requirement("ER-08")
+@both_forms
+def test_a_zero_beside_another_quantity_is_ignored(
+    form: Form, drivers: Drivers, workloads: Workloads, evidence: Observations
+) -> None:
+    """A container that asks for none of one resource and one of another has a claim for the other only."""
+    classes = _two_classes(drivers, each=1)
+    none, one = (each.resource(form) for each in classes)
+
+    workloads.run(pod_manifest("pod", [Container(resources={none: 0, one: 1})]))
+
+    claim = workloads.special_claim("pod")
+    evidence("classes of the claim's requests", classes_of(claim))
+    expect_equal("classes asked for", list(classes_of(claim).values()), [classes[1].name], claim)
+    expect_equal("devices in the container", given(workloads.report("pod")), ["second-0"])
 
 
 @requirement("ER-11")
 @both_forms
+@exclusive
 def test_a_pod_older_than_the_class(
     form: Form, drivers: Drivers, names: Names, workloads: Workloads, evidence: Observations
 ) -> None:
-    """A pod that asks for a name that nobody serves is refused, and runs as soon as the class appears."""
+    """A pod that asks for a name that nobody serves is refused; the class alone makes it run."""
     driver = drivers.start()
-    resource = (
-        names.extended_resource()
-        if form is Form.EXPLICIT
-        else f"deviceclass.resource.kubernetes.io/{names.name('gpu')}"
-    )
+    resource = names.extended_resource() if form is Form.EXPLICIT else f"{IMPLICIT_PREFIX}{names.name('gpu')}"
     workloads.create(pod_manifest("pod", [Container(resources={resource: 1})]))
-    refusal = workloads.wait_unschedulable("pod", f"Insufficient {resource}")
+    evidence("before the class", workloads.wait_unschedulable("pod", f"Insufficient {resource}"))
 
     device_class = drivers.device_class(driver)
 
     assert device_class.resource(form) == resource
     workloads.wait_running("pod")
-    evidence("before the class", refusal)
-    evidence("devices after the class", given(workloads.report("pod")))
-    assert len(given(workloads.report("pod"))) == 1
+    devices = given(workloads.report("pod"))
+    evidence("devices after the class", devices)
+    expect_equal("devices in the container", len(devices), 1)
 
 
 @requirement("ER-19")
@@ -174,30 +236,31 @@ def test_nodes_do_not_show_dra_capacity(
     cluster: Cluster,
     kube: KubeClient,
     drivers: Drivers,
+    names: Names,
     workloads: Workloads,
     evidence: Observations,
 ) -> None:
-    """The resource is in no node's status, before or while a pod uses it, and the kubelet admits the pod."""
+    """The resource is in no node's status, also not in one that was written while a pod uses it."""
     resource = drivers.device_class(drivers.start()).resource(form)
-    before = _node_resources(kube)
 
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 1})]))
+    node = pod["spec"]["nodeName"]
+    # A device plugin's resource shows up with the next status that the kubelet writes: so would this one.
+    drivers.start_device_plugin(names.extended_resource("marker"), {node: 1})
 
-    after = _node_resources(kube)
-    evidence("resources in node status", {name: sorted(found) for name, found in after.items()})
-    evidence("admitted", {"node": pod["spec"]["nodeName"], "reason": pod["status"].get("reason")})
-    for seen in (before, after):
-        assert set(seen) == {node.name for node in cluster.nodes}
-        assert all(resource not in found for found in seen.values())
-    assert pod["status"].get("reason") is None
+    found = {each["metadata"]["name"]: _resources(each) for each in kube.list(NODES)}
+    evidence("resources in node status", {name: sorted(found[name]) for name in found})
+    evidence("admitted", {"node": node, "reason": pod["status"].get("reason")})
+    expect(
+        "every node of the cluster has a status", set(found) >= {each.name for each in cluster.nodes}, found
+    )
+    showing = [name for name, resources in found.items() if resource in resources]
+    expect_equal(f"nodes whose status has {resource}", showing, [])
+    expect_equal("a reason for refusing the pod", pod["status"].get("reason"), None, pod)
 
 
-def _node_resources(kube: KubeClient) -> dict[str, set[str]]:
-    nodes = [node for node in kube.list(NODES) if "kwok.x-k8s.io/node" not in node["metadata"]["annotations"]]
-    return {
-        node["metadata"]["name"]: {*node["status"]["capacity"], *node["status"]["allocatable"]}
-        for node in nodes
-    }
+def _resources(node: dict[str, dict[str, dict[str, str]]]) -> set[str]:
+    return {*node["status"].get("capacity", {}), *node["status"].get("allocatable", {})}
 
 
 @requirement("ER-20")
@@ -216,16 +279,16 @@ def test_the_driver_prepares_special_claims(
 
     calls = driver.client.calls(claim_uid=uid)
     evidence("calls for the claim", [(call.node, call.method, call.error) for call in calls])
-    assert POD_CLAIM_NAME not in claim["metadata"]["annotations"]
-    prepared = [call for call in calls if call.method == "NodePrepareResources"]
-    unprepared = [call for call in calls if call.method == "NodeUnprepareResources"]
-    assert prepared, "the kubelet asked the driver to prepare the special claim"
-    assert unprepared, "the kubelet asked the driver to unprepare it"
-    assert all(not call.error for call in calls)
-    assert prepared[0].response is not None
-    answer = prepared[0].response["claims"][uid]
+    expect_equal("calls that failed", [call.error for call in calls if call.error], [])
+    methods = {call.method for call in calls}
+    expect_equal("calls for the claim", methods, {"NodePrepareResources", "NodeUnprepareResources"}, claim)
+    first = next(call for call in calls if call.method == "NodePrepareResources")
+    answer = field(first.response or {}, "claims", uid)
     evidence("answer to the first prepare", answer)
-    assert sorted(device["device_name"] for device in answer["devices"]) == allocated(claim)
-    requests = set(requests_of(claim))
-    assert all(set(device["request_names"]) <= requests for device in answer["devices"])
-    assert all(not node.prepared_claims for node in driver.client.status().nodes), "nothing stays prepared"
+    expect_equal("an error in the answer", answer.get("error", ""), "")
+    devices = answer.get("devices", [])
+    expect_equal("devices prepared", sorted(each["device_name"] for each in devices), allocated(claim), claim)
+    named = {name for each in devices for name in each.get("request_names", ())}
+    expect("the answer names requests of the claim only", named <= set(requests_of(claim)), named, claim)
+    prepared = [name for node in driver.client.status().nodes for name in node.prepared_claims]
+    expect_equal("claims that stay prepared", prepared, [])
