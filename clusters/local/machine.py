@@ -44,6 +44,7 @@ def register(cluster_id: str, slot: int) -> None:
     """Enter a cluster; before the first one, kernel settings are remembered. Call with the lock held."""
     if not _entries():
         sysctls.remember(machine_root() / "sysctls.json")
+        sysctls.raise_limits()
     folder = _folder()
     folder.mkdir(exist_ok=True, mode=0o700)
     (folder / cluster_id).write_text(str(slot))

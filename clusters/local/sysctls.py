@@ -18,14 +18,26 @@ _NAMES = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
     "net/ipv4/ip_forward",
+    "fs/inotify/max_user_instances",
 )
-"""All but the last are the kubelet's (pkg/kubelet/cm/container_manager_linux.go), that is CNI's."""
+"""The kubelet's (pkg/kubelet/cm/container_manager_linux.go), the CNI bridge's, and that of `raise_limits`."""
+
+_AT_LEAST = {"fs/inotify/max_user_instances": 1024}
+"""A node takes about 18 of the usual 128 for the whole machine."""
 
 
 def remember(file: Path) -> None:
     """Keep the present values in a file, unless it has the values of an earlier moment already."""
     if not file.exists():
         write_json(file, {name: _path(name).read_text().strip() for name in _NAMES if _path(name).exists()})
+
+
+def raise_limits() -> None:
+    """Raise what several kubelets and containerds of one user run out of; a higher limit stays."""
+    for name, wanted in _AT_LEAST.items():
+        with contextlib.suppress(OSError):
+            if int(_path(name).read_text()) < wanted:
+                _path(name).write_text(str(wanted))
 
 
 def restore(file: Path) -> None:
