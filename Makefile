@@ -1,5 +1,5 @@
 # The two commands of the README; each sets up what it needs.
-.PHONY: run test setup setup-test lint unit integration bench flakes
+.PHONY: run test setup setup-test lint unit integration bench flakes mutants
 HARNESS = .venv/bin/dra-harness
 PYTEST = .venv/bin/python -m pytest
 
@@ -29,6 +29,10 @@ integration:
 # Speed and memory, as figures; see benchmarks/README.md.
 bench: setup
 	.venv/bin/python -m benchmarks.main_job
+
+# Drivers with one seeded fault each must make the checks of what they break fail.
+mutants: setup
+	.venv/bin/python -m mutants
 
 # The area ten times in a row: every run must come out the same.
 flakes: setup

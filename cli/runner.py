@@ -42,6 +42,8 @@ class RunRequest:
     keep: bool
     seed: int
     parallel: int
+    quirks: Sequence[str]
+    """Seeded faults of every bundled driver."""
     command: Sequence[str]
 
 
@@ -95,11 +97,14 @@ class Runner:
     def _run_group(self, attached: Cluster | None, group: plan.Group) -> None:
         cluster = attached or self._bring_up(group)
         try:
-            self._emit(_cluster_ready(cluster))
+            self._emit(_cluster_ready(cluster, self._request.quirks))
             target.write_cluster(self._run_dir, cluster)
-            for ids, parallel in ((group.together, self._request.parallel), (group.alone, 1)):
+            request = self._request
+            for ids, parallel in ((group.together, request.parallel), (group.alone, 1)):
                 if ids:
-                    execution = engine.Execution(self._run_dir, cluster.id, self._request.seed, parallel)
+                    execution = engine.Execution(
+                        self._run_dir, cluster.id, request.seed, parallel, request.quirks
+                    )
                     engine.execute(ids, execution, self._console.handle)
         finally:
             if attached is None and not self._request.keep:
@@ -154,7 +159,7 @@ class Runner:
         self._console.handle(event)
 
 
-def _cluster_ready(cluster: Cluster) -> events.ClusterReady:
+def _cluster_ready(cluster: Cluster, quirks: Sequence[str]) -> events.ClusterReady:
     return events.ClusterReady(
         at=events.now(),
         name=cluster.name,
@@ -162,7 +167,7 @@ def _cluster_ready(cluster: Cluster) -> events.ClusterReady:
         kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
         profile=cluster.profile,
         nodes=[node.name for node in cluster.nodes],
-        driver="bundled, one per check",
+        driver="bundled, one per check" + (f", broken on purpose: {', '.join(quirks)}" if quirks else ""),
         seconds=cluster.seconds,
         phases=_durations(cluster.phases),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from fake_driver.config import Quirk
 
 from cli.console import out, show
 from cli.options import (
@@ -95,6 +96,10 @@ def run(
         int | None, typer.Option(help="Seed of the order of the checks; default random, always printed.")
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
+    quirk: Annotated[
+        list[Quirk] | None,
+        typer.Option(help="Break every bundled driver on purpose, to see checks fail."),
+    ] = None,
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
     if run_id is not None and not _RUN_ID.fullmatch(run_id):
@@ -118,6 +123,7 @@ def run(
         keep=keep,
         seed=secrets.randbelow(2**31) if seed is None else seed,
         parallel=parallel,
+        quirks=[str(each) for each in quirk or ()],
         command=["dra-harness", *sys.argv[1:]],
     )
     raise typer.Exit(Runner(request, provider(components), run_dir).run())

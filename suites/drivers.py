@@ -39,8 +39,9 @@ class DeviceClass:
 class Drivers:
     """Makes drivers and device classes, and takes them away with the check."""
 
-    def __init__(self, cluster: Cluster, kube: KubeClient, names: Names) -> None:
+    def __init__(self, cluster: Cluster, kube: KubeClient, names: Names, quirks: Sequence[str] = ()) -> None:
         self.cluster = cluster
+        self._quirks = list(quirks)
         self.kube = kube
         self._names = names
         self.hosted: list[HostedProcess] = []
@@ -64,6 +65,8 @@ class Drivers:
             inventory: a whole inventory profile instead.
             settings: further keys of the driver's config file.
         """
+        if self._quirks:
+            settings.setdefault("quirks", self._quirks)
         profile = inventory or {"devices": [{"preset": "h200", "count": devices}]}
         driver = driver_host.prepare_driver(
             self.cluster,

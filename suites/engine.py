@@ -32,6 +32,8 @@ class Execution:
     """Of the order of the checks."""
     parallel: int
     """Checks at a time; 1 runs them in one process."""
+    quirks: Sequence[str] = ()
+    """Seeded faults of every bundled driver, to prove that checks can fail."""
 
 
 def execute(checks: Sequence[str], execution: Execution, on_event: Callable[[events.Event], None]) -> None:
@@ -85,6 +87,7 @@ def _command(checks: Sequence[str], execution: Execution) -> list[str]:
         f"--alluredir={execution.run_dir / 'allure-results'}",
         f"--randomly-seed={execution.seed}",
     ]
+    command += [f"--quirk={quirk}" for quirk in execution.quirks]
     if execution.parallel > 1:
         command += ["-n", str(execution.parallel), "--dist", "worksteal"]
     return [*command, *(str(SUITES / check) for check in checks)]

@@ -60,9 +60,11 @@ def namespace(kube: KubeClient, names: Names) -> Iterator[str]:
 
 
 @pytest.fixture
-def drivers(cluster: Cluster, kube: KubeClient, names: Names) -> Iterator[Drivers]:
+def drivers(
+    cluster: Cluster, kube: KubeClient, names: Names, pytestconfig: pytest.Config
+) -> Iterator[Drivers]:
     """Makes drivers and classes for the check."""
-    made = Drivers(cluster, kube, names)
+    made = Drivers(cluster, kube, names, pytestconfig.getoption("--quirk"))
     yield made
     made.clear()
 

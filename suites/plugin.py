@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that the engine passes."""
     group = parser.getgroup("dra-harness")
     group.addoption("--run-dir", type=Path, help="folder of the run, with cluster.json in it")
+    group.addoption("--quirk", action="append", default=[], help="a seeded fault of every bundled driver")
 
 
 def pytest_configure(config: pytest.Config) -> None:
