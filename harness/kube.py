@@ -168,7 +168,7 @@ class KubeClient:
         payload = None
         if body is not None:
             headers["Content-Type"] = content_type
-            payload = body if isinstance(body, str | bytes) else json.dumps(body)
+            payload = body if isinstance(body, str | bytes | Iterator) else json.dumps(body)
         self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, payload)
         pool: Any = self._api.rest_client.pool_manager
         url = configuration.host + path

@@ -40,7 +40,7 @@ class ControlClient:
         body = request.model_dump_json(by_alias=True, exclude_none=True) if request else "{}"
         connection = _UnixConnection(self.socket_path, self._timeout)
         try:
-            connection.request("POST", f"/{operation}", body, {"Content-Type": "application/json"})
+            connection.request("POST", f"/{operation}", body.encode(), {"Content-Type": "application/json"})
             answer = json.loads(connection.getresponse().read())
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise DriverError(f"{self.socket_path}: {operation}: no answer: {error or 'closed'}") from error

@@ -207,6 +207,14 @@ def test_metadata_update_grows_the_generation(rig: Rig, claim: Claims) -> None:
         rig.client.update_metadata(NODE, "nobody", "req", {})
 
 
+def test_metadata_update_takes_any_text(rig: Rig, claim: Claims) -> None:
+    one = claim(("req", "dev-0"), name="one")
+    rig.kubelet().prepare(one)
+    attributes = {"model": {"string": "naïve — 模型"}}
+    rig.client.update_metadata(NODE, one["metadata"]["uid"], "req", {"dev-0": {"attributes": attributes}})
+    assert metadata(rig, "one")[0]["requests"][0]["devices"][0]["attributes"] == attributes
+
+
 def test_metadata_write_failure_fails_prepare_and_leaves_nothing(rig: Rig, claim: Claims) -> None:
     one = claim(("req", "dev-0"))
     uid = one["metadata"]["uid"]

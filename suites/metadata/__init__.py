@@ -1,0 +1,1 @@
+"""Area metadata: what containers can read about their devices (KEP-5304)."""

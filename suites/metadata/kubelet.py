@@ -1,0 +1,67 @@
+"""Plays the kubelet towards a driver: for measurements that need many calls and no pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from fake_driver.api import dra_v1_pb2, dra_v1_pb2_grpc
+from fake_driver.files import ShortPath
+
+from clusters.driver_host import HostedDriver
+from clusters.interface import Node
+from harness.errors import RequirementFailed
+from harness.kube import Object
+
+_CALL_SECONDS = 30.0
+
+
+class Kubelet:
+    """Calls the DRAPlugin service (v1) of a driver on one node."""
+
+    def __init__(self, driver: HostedDriver, node: Node) -> None:
+        sockets = driver.client.status().node(node.name).sockets
+        # The second one: the first is for registration.
+        self._path = ShortPath(Path(sockets[1]))
+        self._channel = grpc.insecure_channel(f"unix:{self._path.path}")
+        stub: Any = dra_v1_pb2_grpc.DRAPluginStub
+        self._service = stub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._channel.close()
+        self._path.close()
+
+    def prepare(self, claim: Object) -> None:
+        """Have an allocated claim prepared.
+
+        Raises:
+            RequirementFailed: the driver can't.
+        """
+        request = dra_v1_pb2.NodePrepareResourcesRequest(claims=[_reference(claim)])
+        _check(self._service.NodePrepareResources(request, timeout=_CALL_SECONDS), claim)
+
+    def unprepare(self, claim: Object) -> None:
+        """Have a claim unprepared.
+
+        Raises:
+            RequirementFailed: the driver can't.
+        """
+        request = dra_v1_pb2.NodeUnprepareResourcesRequest(claims=[_reference(claim)])
+        _check(self._service.NodeUnprepareResources(request, timeout=_CALL_SECONDS), claim)
+
+
+def _reference(claim: Object) -> Any:
+    metadata = claim["metadata"]
+    return dra_v1_pb2.Claim(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+
+
+def _check(response: Any, claim: Object) -> None:
+    if error := response.claims[claim["metadata"]["uid"]].error:
+        raise RequirementFailed("the driver takes an allocated claim", error, claim)

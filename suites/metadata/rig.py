@@ -1,0 +1,152 @@
+"""What the checks of this area share: pods that use claims, and where their metadata is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.driver_host import HostedDriver
+from clusters.interface import Node
+from harness.kube import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Object
+from suites.drivers import DeviceClass
+from suites.workload import Container, Workloads
+
+DIRECTORY = "/var/run/kubernetes.io/dra-device-attributes"
+"""Where a container finds metadata; see k8s.io/dynamic-resource-allocation/api/metadata."""
+
+
+@dataclass(frozen=True)
+class User(Container):
+    """A container that uses claims of its pod."""
+
+    claims: Sequence[str] = ()
+    """Each a pod's name for a claim, or `<claim>/<request>` for one request of it."""
+
+    def manifest(self) -> Object:
+        """The container as the API takes it."""
+        manifest = super().manifest()
+        references = [reference.partition("/") for reference in self.claims]
+        manifest["resources"]["claims"] = [
+            {"name": claim, "request": request} if request else {"name": claim}
+            for claim, _, request in references
+        ]
+        return manifest
+
+
+def from_claim(name: str, claim: str) -> Object:
+    """An entry of a pod's resourceClaims that names a ResourceClaim."""
+    return {"name": name, "resourceClaimName": claim}
+
+
+def from_template(name: str, template: str) -> Object:
+    """An entry of a pod's resourceClaims that gets its claim made from a ResourceClaimTemplate."""
+    return {"name": name, "resourceClaimTemplateName": template}
+
+
+def request(name: str, device_class: DeviceClass, count: int = 1) -> Object:
+    """A request for so many devices of a class."""
+    return {"name": name, "exactly": {"deviceClassName": device_class.name, "count": count}}
+
+
+def create_claim(workloads: Workloads, name: str, *requests: Object) -> Object:
+    """Create a ResourceClaim."""
+    manifest = {
+        "apiVersion": RESOURCE_CLAIMS.api_version,
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": {"devices": {"requests": list(requests)}},
+    }
+    return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
+
+
+def create_template(workloads: Workloads, name: str, *requests: Object) -> Object:
+    """Create a ResourceClaimTemplate."""
+    manifest = {
+        "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": {"devices": {"requests": list(requests)}}},
+    }
+    return workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, workloads.namespace)
+
+
+def allocate(workloads: Workloads, claim: Object, driver: HostedDriver, node: Node) -> None:
+    """Write an allocation into a claim of one request, as the scheduler would: the driver's `gpu-0`."""
+    result = {
+        "request": claim["spec"]["devices"]["requests"][0]["name"],
+        "driver": driver.name,
+        "pool": node.name,
+        "device": "gpu-0",
+    }
+    workloads.kube.patch(
+        RESOURCE_CLAIMS,
+        claim["metadata"]["name"],
+        {"status": {"allocation": {"devices": {"results": [result]}}}},
+        workloads.namespace,
+        subresource="status",
+    )
+
+
+def get_claim(workloads: Workloads, name: str) -> Object:
+    """A ResourceClaim as it is now."""
+    return workloads.kube.get(RESOURCE_CLAIMS, name, workloads.namespace)
+
+
+def results(claim: Object, driver: str = "") -> list[tuple[str, str, str]]:
+    """What is allocated to a claim, sorted: request, pool and device; of one driver if given."""
+    allocated = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    return sorted(
+        (result["request"], result["pool"], result["device"])
+        for result in allocated
+        if driver in ("", result["driver"])
+    )
+
+
+def direct_path(claim: str, request_: str, driver: str) -> str:
+    """Where a container finds the metadata of a claim that the pod names."""
+    return f"{DIRECTORY}/resourceclaims/{claim}/{request_}/{driver}-metadata.json"
+
+
+def template_path(pod_claim: str, request_: str, driver: str) -> str:
+    """Where a container finds the metadata of a claim made from a template."""
+    return f"{DIRECTORY}/resourceclaimtemplates/{pod_claim}/{request_}/{driver}-metadata.json"
+
+
+def files(report: Object) -> dict[str, str]:
+    """The metadata files that a container's report shows: path -> content."""
+    return {path: text for path, text in report["files"].items() if path.startswith(DIRECTORY + "/")}
+
+
+def read_again(workloads: Workloads, pod: str, *arguments: str, container: str = "main") -> Object:
+    """A report of a running container as of now."""
+    command = ["/pod", "report", *arguments]
+    value: Object = json.loads(workloads.kube.exec(workloads.namespace, pod, container, command))
+    return value
+
+
+def on_hosts(driver: HostedDriver, nodes: Sequence[Node]) -> list[str]:
+    """What a driver has on its nodes' hosts for metadata: files, folders of claims, and CDI specs.
+
+    The places are those of k8s.io/dynamic-resource-allocation/kubeletplugin.
+    """
+    return sorted(path for node in nodes for path in _on_host(driver, node))
+
+
+def _on_host(driver: HostedDriver, node: Node) -> Iterator[str]:
+    metadata = node.kubelet_dir / "plugins" / driver.name / "dra-device-metadata"
+    for path in metadata.rglob("*"):
+        yield f"{node.name}: {path.relative_to(node.kubelet_dir)}"
+    for path in node.cdi_dir.glob(f"{driver.name}_metadata_*"):
+        yield f"{node.name}: {path.name}"
+
+
+def listed(document: Object) -> dict[str, list[Any]]:
+    """The devices of a metadata object by request, as (driver, pool, name), sorted."""
+    return {
+        entry["name"]: sorted(
+            (device["driver"], device["pool"], device["name"]) for device in entry.get("devices", ())
+        )
+        for entry in document.get("requests", ())
+    }
