@@ -82,9 +82,9 @@ def down(
         try:
             _take_down(cluster.name, force=force)
         except HarnessError as error:
-            failed.append(str(error))
+            failed.append(error)
     if failed:
-        raise UsageError("; ".join(failed))
+        raise type(failed[0])("; ".join(map(str, failed)))
 
 
 def _take_down(name: str, *, force: bool) -> None:

@@ -61,7 +61,7 @@ def plan(
 ) -> None:
     """Show which requirements would be checked, and why the others would not. Starts nothing."""
     load().select(terms or ())
-    if cluster:
+    if cluster is not None:
         found = provider().attach(cluster)
         target = planning.Target(found.kubernetes, found.profile, len(found.nodes), found.gates)
     else:

@@ -17,8 +17,8 @@ from suites.catalogue import Catalogue, Form, load
 
 SUITES = Path(__file__).parent
 
-ISOLATION = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-"""Environment in which pytest is the same everywhere, whatever plugins and options the user has."""
+ISOLATION = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONSAFEPATH": "1"}
+"""Environment in which pytest and its workers are the same wherever, and whatever plugins, the user has."""
 
 # The names of their entry points: pytest-randomly asks for xdist by that name.
 _PLUGINS = (

@@ -69,7 +69,7 @@ def execute(checks: Sequence[str], execution: Execution, on_event: Callable[[eve
                 _signal_all(process, signal.SIGKILL)
                 process.wait()
     follower.drain()
-    if process.returncode not in (0, 1):
+    if process.returncode not in (0, 1) or not follower.handed_on:
         end = log.read_text(errors="replace")[-2000:]
         raise HarnessError(f"pytest ended with {process.returncode}; see {log.name}:\n{end}")
 
@@ -100,6 +100,8 @@ class _Follower:
         self._path = path
         self._on_event = on_event
         self._offset = path.stat().st_size
+        self.handed_on = 0
+        """How many events there were."""
 
     def drain(self) -> None:
         """Hand on everything that is there."""
@@ -109,4 +111,5 @@ class _Follower:
         whole = text[: text.rfind(b"\n") + 1]
         self._offset += len(whole)
         for line in whole.splitlines():
+            self.handed_on += 1
             self._on_event(events.parse(line.decode()))

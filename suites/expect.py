@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from harness.errors import EnvironmentBlocked, RequirementFailed
 from harness.kube import Object
 from harness.waiting import WaitTimeout
@@ -65,7 +67,7 @@ def symptom(issue: str, *texts: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, pytest.fail.Exception) as error:
         if any(text in str(error) for text in texts):
             setattr(error, SYMPTOM, issue)
         raise

@@ -11,15 +11,27 @@ from harness.kube import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     NAMESPACES,
+    NODES,
     PODS,
     RESOURCE_SLICES,
+    ApiError,
     KubeClient,
+    Object,
+    Resource,
 )
 from harness.waiting import WaitTimeout, wait_until
 from suites.naming import LABEL
 
-_CLUSTER_SCOPED = (ADMISSION_BINDINGS, ADMISSION_POLICIES, DEVICE_CLASSES)
+_CLUSTER_SCOPED = (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_SLICES,
+    NODES,
+)
 _GONE_SECONDS = 60.0
 
 
@@ -31,7 +43,7 @@ def sweep(cluster: Cluster, run_id: str) -> None:
     kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
     selector = f"{LABEL}={run_id}"
     for resource in _CLUSTER_SCOPED:
-        for obj in kube.list(resource, labels=selector):
+        for obj in _labelled(kube, resource, selector):
             kube.delete(resource, obj["metadata"]["name"])
     namespaces = [each["metadata"]["name"] for each in kube.list(NAMESPACES, labels=selector)]
     for namespace in namespaces:
@@ -40,6 +52,15 @@ def sweep(cluster: Cluster, run_id: str) -> None:
     for driver in driver_host.kill_all(cluster, run_id):
         for slice_ in kube.list(RESOURCE_SLICES, fields=f"spec.driver={driver}"):
             kube.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
+
+
+def _labelled(kube: KubeClient, resource: Resource, selector: str) -> list[Object]:
+    try:
+        return kube.list(resource, labels=selector)
+    except ApiError as error:
+        if error.status == 404:  # a kind that the release doesn't serve
+            return []
+        raise
 
 
 def _wait_no_pods(kube: KubeClient, namespaces: list[str]) -> None:

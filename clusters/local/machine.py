@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clusters.local import sysctls
+from clusters.local.state import write_atomically
 from harness.settings import machine_root
 
 
@@ -47,7 +48,7 @@ def register(cluster_id: str, slot: int) -> None:
         sysctls.raise_limits()
     folder = _folder()
     folder.mkdir(exist_ok=True, mode=0o700)
-    (folder / cluster_id).write_text(str(slot))
+    write_atomically(folder / cluster_id, str(slot))
 
 
 def unregister(cluster_id: str) -> None:
@@ -70,7 +71,7 @@ def _folder() -> Path:
 
 
 def _entries() -> list[Path]:
-    return sorted(_folder().glob("*"))
+    return sorted(entry for entry in _folder().glob("*") if entry.suffix != ".tmp")
 
 
 def _is_same_file(path: Path, descriptor: int) -> bool:

@@ -32,6 +32,8 @@ _TRIALS = {
 }
 """What only trying tells: capabilities, and whether the tools know the options."""
 
+_MOVED_BY = {"state directory": "DRA_HARNESS_STATE", "cache": "DRA_HARNESS_CACHE"}
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _NEEDED_MIB = 1024
 _MASKED = ("/var/lib", "/var/log", "/run")
@@ -90,7 +92,7 @@ def _place(subject: str, path: Path) -> Finding:
     real = Path(os.path.realpath(path))
     masked = next((top for top in _MASKED if real.is_relative_to(os.path.realpath(top))), None)
     if masked:
-        message = f"{real} is inside {masked}, which a node replaces by its own; DRA_HARNESS_* moves it"
+        message = f"{real} is inside {masked}, which a node hides by its own; {_MOVED_BY[subject]} moves it"
         return Finding(subject, ok=False, message=message)
     existing = next(each for each in (real, *real.parents) if each.exists())
     if not existing.is_dir():

@@ -7,7 +7,6 @@ import filelock
 from clusters import processes
 from clusters.local import cgroups, machine, network, state
 from harness.errors import UsageError
-from harness.settings import state_root
 
 
 def take_down(cluster: state.ClusterState, *, force: bool = False) -> None:
@@ -21,6 +20,8 @@ def take_down(cluster: state.ClusterState, *, force: bool = False) -> None:
         UsageError: another process is using it.
         EnvironmentBlocked: see `remove`.
     """
+    if not cluster.directory.exists():
+        return
     try:
         with state.maker_lock(cluster).acquire(blocking=False):
             remove(cluster)
@@ -42,14 +43,14 @@ def remove(cluster: state.ClusterState) -> None:
     network.remove_all(cluster.id)
     cgroups.remove(cluster.id)
     with machine.lock():
-        state.remove(cluster)
         machine.unregister(cluster.id)
+        state.remove(cluster)
         state.tidy()
 
 
 def sweep() -> None:
     """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
-    if not state_root().exists():
+    if not state.clusters_dir().exists():
         return
     with machine.lock():
         orphans = [cluster for cluster in state.load_all() if not cluster.kept and _is_orphan(cluster)]

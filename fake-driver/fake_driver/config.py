@@ -46,6 +46,8 @@ class Quirk(StrEnum):
     HEALTH_PARTIAL_LIST = "health-partial-list"
     HEALTH_NO_REFRESH = "health-no-refresh"
     HEALTH_TAINTS = "health-taints"
+    KEEPS_TAINTS = "keeps-taints"
+    OVERFULL_SLICES = "overfull-slices"
 
 
 class NodeConfig(Strict):

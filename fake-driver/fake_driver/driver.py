@@ -154,6 +154,8 @@ class Driver:
         Raises:
             ControlError: no such device, or the API server refuses.
         """
+        if Quirk.KEEPS_TAINTS in self._quirks and not request.taints:
+            return
         with self._change:
             wanted = {}
             for node in self._on(request.node):

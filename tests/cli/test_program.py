@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,9 +19,11 @@ from cli.console import BringUpProgress, fail, show
 from cli.options import Output
 from cli.runner import _durations, new_run_id
 from cli.runs import _RUN_ID
+from clusters import processes
 from clusters.interface import Profile
 from clusters.local import state
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
+from harness.waiting import wait_until
 
 COMMANDS = ["doctor", "up", "down", "list", "status", "logs", "kubeconfig", "plan", "run", "report"]
 
@@ -29,7 +33,7 @@ Program = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("STATE", "CACHE", "RESULTS"):
+    for name in ("STATE", "CACHE", "RESULTS", "MACHINE"):
         monkeypatch.setenv(f"DRA_HARNESS_{name}", str(tmp_path / name.lower()))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -85,25 +89,41 @@ def test_a_plan_for_an_old_release_supports_nothing(places: Path, program: Progr
     assert {row["decision"] for row in yaml.safe_load(done.stdout)} == {"unsupported"}
 
 
+def save(name: str, *, seconds: float = 9.5) -> state.ClusterState:
+    saved = state.ClusterState(
+        id=secrets.token_hex(8),
+        name=name,
+        kubernetes="v1.37.2",
+        profile=Profile.GA,
+        nodes=("node-1", "node-2"),
+        slot=0,
+        ready=seconds > 0,
+        seconds=seconds,
+    )
+    state.save(saved)
+    return saved
+
+
 def test_the_listing_has_every_cluster(places: Path, program: Program) -> None:
-    for name, seconds in (("b", 0.0), ("a", 9.5)):
-        state.save(
-            state.ClusterState(
-                id="0a1b2c",
-                name=name,
-                kubernetes="v1.37.2",
-                profile=Profile.GA,
-                nodes=("node-1", "node-2"),
-                slot=0,
-                ready=seconds > 0,
-                seconds=seconds,
-            )
-        )
-    rows = json.loads(program("list", "-o", "json").stdout)
+    alive = save("c")
+    save("b", seconds=0.0)
+    save("a")
+    processes.spawn(["sleep", "600"], cluster_id=alive.id, component="etcd", log=places / "log")
+    wait_until(lambda: processes.find(alive.id), 20, "the process to be found", interval=0.01)
+    try:
+        rows = json.loads(program("list", "-o", "json").stdout)
+    finally:
+        processes.kill(alive.id)
     assert [(row["name"], row["state"], row["nodes"]) for row in rows] == [
-        ("a", "up", 2),
+        ("a", "gone", 2),
         ("b", "incomplete", 2),
+        ("c", "up", 2),
     ]
+
+
+def test_a_cluster_without_processes_is_shown_as_it_is(places: Path, program: Program) -> None:
+    save("b", seconds=0.0)
+    save("a")
     status = program("status", "a", "-o", "json")
     assert status.returncode == 3
     gone = {row["component"] for row in json.loads(status.stdout) if row["pid"] == "gone"}
@@ -114,6 +134,53 @@ def test_the_listing_has_every_cluster(places: Path, program: Program) -> None:
         2,
         "error: cluster 'b' did not come up; `dra-harness down b` cleans it\n",
     )
+
+
+HOLDER = """
+import sys
+from clusters.local import state
+with state.maker_lock(state.load(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def in_use(program: Program) -> Iterator[str]:
+    """The name of a cluster that another process makes."""
+    save("a")
+    command = [sys.executable, "-c", HOLDER, "a"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as maker:
+        assert maker.stdout
+        assert maker.stdout.readline() == "held\n"
+        yield "a"
+        maker.kill()
+
+
+IN_USE = "cluster 'a' is in use by the process that makes it; end that, or use --force"
+
+
+def test_a_cluster_that_is_in_use_goes_only_by_force(program: Program, in_use: str) -> None:
+    refused = program("down", in_use)
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"error: {IN_USE}\n")
+    assert [each.name for each in state.load_all()] == [in_use]
+    forced = program("down", in_use, "--force")
+    assert (forced.returncode, forced.stderr) == (0, "")
+    assert re.fullmatch(r"cluster a is gone \(\d+\.\d s\)\n", forced.stdout)
+    assert state.load_all() == []
+
+
+def test_one_that_is_in_use_does_not_keep_all_others(places: Path, program: Program, in_use: str) -> None:
+    for name in ("b", "c"):
+        state.save(save(name).model_copy(update={"kept": True}))
+    done = program("down", "--all")
+    assert (done.returncode, done.stderr) == (2, f"error: {IN_USE}\n")
+    assert re.findall(r"cluster (\w) is gone", done.stdout) == ["b", "c"]
+    assert [each.name for each in state.load_all()] == [in_use]
+    forced = program("down", "--all", "--force")
+    assert (forced.returncode, forced.stderr) == (0, "")
+    assert state.load_all() == []
+    assert not (places / "machine").exists()
 
 
 def test_logs_are_printed_from_the_end(places: Path, program: Program) -> None:

@@ -34,7 +34,7 @@ Run = Callable[..., Ended]
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where everything that the command makes would be; isn't there."""
-    for name in ("STATE", "CACHE", "RESULTS"):
+    for name in ("STATE", "CACHE", "RESULTS", "MACHINE"):
         monkeypatch.setenv(f"DRA_HARNESS_{name}", str(tmp_path / "places" / name.lower()))
     monkeypatch.setenv("NO_COLOR", "1")
     return tmp_path / "places"
@@ -80,6 +80,7 @@ VERSION = "expected a version such as v1.37.2 or v1.38.0-rc.0; locked in this re
         ("logs kubelet/node-1 --cluster nope", "no local cluster is named 'nope'; there are: none"),
         ("plan --cluster nope", "no local cluster is named 'nope'; there are: none"),
         ("run --cluster nope", "no local cluster is named 'nope'; there are: none"),
+        ("run --cluster=", "no local cluster is named ''; there are: none"),
         ("down", "down: expected the name of a cluster, or --all"),
         ("down a --all", "down: expected the name of a cluster, or --all"),
         ("run ER-1O", "no area or requirement 'ER-1O'; did you mean ER-21 or ER-19 or ER-18?"),
@@ -124,7 +125,7 @@ def test_bad_input_is_refused_in_one_line(run: Run, places: Path, arguments: str
         ("up --kubernetes v9.9.9", f"Kubernetes version 'v9.9.9': {VERSION}"),
         ("up --kubernetes garbage", f"Kubernetes version 'garbage': {VERSION}"),
         ("up Bad_Name", "cluster name 'Bad_Name': expected at most 32 of a-z, 0-9 and -, not at the ends"),
-        ("up --nodes 0", "--nodes 0: expected 1 to 15"),
+        ("up --nodes 16", "--nodes 16: expected 1 to 15"),
         ("up --simulated-nodes 9999", "--simulated-nodes 9999: expected 0 to 5000"),
         ("up --port 70000", "--port 70000: expected 1 to 65535"),
     ],
@@ -155,17 +156,39 @@ def test_a_taken_port_is_refused(run: Run, places: Path) -> None:
 
 
 @needs_root
+@pytest.mark.parametrize(("subject", "variable"), [("state directory", "STATE"), ("cache", "CACHE")])
 @pytest.mark.parametrize("place", ["/run/x", "/var/lib/x"])
-def test_a_state_directory_that_nodes_hide_is_refused(
-    run: Run, places: Path, monkeypatch: pytest.MonkeyPatch, place: str
+def test_a_place_that_nodes_hide_is_refused(
+    run: Run, places: Path, monkeypatch: pytest.MonkeyPatch, subject: str, variable: str, place: str
 ) -> None:
     message = (
-        f"state directory: {place} is inside {Path(place).parent}, which a node replaces by its own; "
-        "set DRA_HARNESS_STATE elsewhere"
+        f"{subject}: {place} is inside {Path(place).parent}, which a node hides by its own; "
+        f"DRA_HARNESS_{variable} moves it"
     )
-    monkeypatch.setenv("DRA_HARNESS_STATE", place)
+    monkeypatch.setenv(f"DRA_HARNESS_{variable}", place)
     assert_refused(run("up"), message, places)
     assert not Path(place).exists()
+
+
+@needs_root
+@pytest.mark.parametrize(("subject", "variable"), [("state directory", "STATE"), ("cache", "CACHE")])
+def test_a_place_that_is_a_file_is_refused(
+    run: Run, places: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subject: str, variable: str
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv(f"DRA_HARNESS_{variable}", str(file / "below"))
+    assert_refused(run("up"), f"{subject}: {file} is no folder", places)
+
+
+def test_results_that_can_not_be_written_are_refused_before_anything_is_made(
+    run: Run, places: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("DRA_HARNESS_RESULTS", str(file))
+    message = f"{file / 'mine'}: results can't be written there: Not a directory"
+    assert_refused(run("run", "ER-01", "--run-id", "mine"), message, places)
 
 
 @needs_root
@@ -263,6 +286,10 @@ def test_what_needs_no_root_works_without(places: Path, arguments: str) -> None:
         ("run --parallel 0", "'--parallel' / '-n': Input should be greater than or equal to 1"),
         ("logs a --tail -1", "'--tail': Input should be greater than or equal to 0"),
         ("up --nodes many", "'--nodes': Input should be a valid integer"),
+        ("up --nodes 0", "'--nodes': Input should be greater than or equal to 1"),
+        ("run --nodes 0", "'--nodes': Input should be greater than or equal to 1"),
+        ("plan --nodes -1", "'--nodes': Input should be greater than or equal to 1"),
+        ("up --simulated-nodes -1", "'--simulated-nodes': Input should be greater than or equal to 0"),
         ("report", "Missing argument"),
     ],
 )

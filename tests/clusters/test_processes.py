@@ -50,6 +50,37 @@ def test_a_process_is_found_by_its_mark(ids: tuple[str, str], tmp_path: Path) ->
     assert os.getsid(popen.pid) == popen.pid
 
 
+def test_the_mark_is_what_processes_are_found_by(ids: tuple[str, str]) -> None:
+    mark = processes.mark(ids[0], "checks")
+    assert mark == {"DRA_HARNESS_CLUSTER": ids[0], "DRA_HARNESS_COMPONENT": "checks"}
+    with subprocess.Popen(SLEEP, env={**os.environ, **mark}) as popen:
+        wait_until(lambda: popen.pid in pids(ids[0], "checks"), 20, "the process to be found", interval=0.01)
+        processes.kill(ids[0])
+    assert popen.returncode == -9
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+def test_a_process_of_another_user_is_none_of_ours(ids: tuple[str, str]) -> None:
+    mark = {"DRA_HARNESS_CLUSTER": ids[0], "DRA_HARNESS_COMPONENT": "c"}
+    with subprocess.Popen(SLEEP, env={**os.environ, **mark}, user=65534, group=65534, cwd="/") as popen:
+        try:
+            environ = Path(f"/proc/{popen.pid}/environ")
+            wait_until(lambda: ids[0].encode() in environ.read_bytes(), 20, "the mark", interval=0.01)
+            assert processes.find(ids[0]) == []
+            processes.kill(ids[0])
+            assert popen.poll() is None
+        finally:
+            popen.kill()
+
+
+def test_a_process_holds_no_folder(
+    ids: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    popen = spawn(ids[0], "c", tmp_path / "log")
+    assert Path(f"/proc/{popen.pid}/cwd").readlink() == Path("/")
+
+
 def program_of(argv: list[str | Path]) -> str:
     found = shutil.which(argv[0])
     assert found

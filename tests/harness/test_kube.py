@@ -30,9 +30,11 @@ from harness.kube import (
     STRATEGIC_PATCH,
     ApiError,
     KubeClient,
+    _is_loopback,
 )
 
 TOKEN = "t0ken-of-a-user"
+PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
 
 
 @dataclass(frozen=True)
@@ -428,3 +430,77 @@ def test_an_unknown_context_is_the_users_error(tmp_path: Path) -> None:
     path = write_config(tmp_path / "config", "https://127.0.0.1:1", {"token": TOKEN})
     with pytest.raises(UsageError, match=r"config: not a usable kubeconfig: .*nowhere"):
         KubeClient.from_kubeconfig(path, "nowhere")
+
+
+def test_a_server_on_this_machine_is_not_reached_through_a_proxy(
+    serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, proxy = serve(), serve()
+    server.answer(200, {"gitVersion": "v1.37.2"})
+    for variable in PROXY_VARIABLES:
+        monkeypatch.setenv(variable, proxy.url)
+    client = KubeClient.from_kubeconfig(write_config(tmp_path / "config", server.url, {"token": TOKEN}))
+    assert client.version() == "v1.37.2"
+    assert (len(server.requests), proxy.requests) == (1, [])
+    client._api.rest_client.pool_manager.clear()
+
+
+def test_a_server_elsewhere_is_reached_through_the_proxy(
+    serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = serve()
+    proxy.answer(200, {"gitVersion": "v1.37.2"})
+    for variable in PROXY_VARIABLES:
+        monkeypatch.setenv(variable, proxy.url)
+    config = write_config(tmp_path / "config", "http://cluster.invalid", {"token": TOKEN})
+    client = KubeClient.from_kubeconfig(config)
+    assert client.version() == "v1.37.2"
+    assert proxy.last.headers["host"] == "cluster.invalid"
+    client._api.rest_client.pool_manager.clear()
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("https://127.0.0.1:6443", True),
+        ("https://127.8.0.1", True),
+        ("https://[::1]:6443", True),
+        ("https://localhost:6443", True),
+        ("https://198.18.0.1", False),
+        ("https://localhost.example", False),
+        ("https://127.0.0.1.example", False),
+        ("", False),
+    ],
+)
+def test_which_servers_are_on_this_machine(url: str, loopback: bool) -> None:
+    assert _is_loopback(url) is loopback
+
+
+def test_a_client_acts_as_somebody_else(kube: KubeClient, server: Server) -> None:
+    for _ in range(3):
+        server.answer(200, {"items": []})
+    kube.acting_as("jane", group="teams").list(PODS)
+    kube.acting_as("joe").list(PODS)
+    kube.list(PODS)
+    told = [
+        {name: value for name, value in request.headers.items() if name.startswith("impersonate")}
+        for request in server.requests
+    ]
+    assert told == [
+        {"impersonate-user": "jane", "impersonate-group": "teams"},
+        {"impersonate-user": "joe"},
+        {},
+    ]
+    assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {TOKEN}"}
+
+
+def test_a_command_that_can_not_be_run_is_refused(
+    kube: KubeClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in PROXY_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    server.answer(404, {"reason": "NotFound", "message": "no pod p"})
+    with pytest.raises(ApiError, match=r"^EXEC /api/v1/namespaces/ns/pods/p/exec: .*404 Not Found.*no pod p"):
+        kube.exec("ns", "p", "main", ["cat", "/x y"])
+    assert server.last.path == "/api/v1/namespaces/ns/pods/p/exec"
+    assert server.last.query["container"] == "main"

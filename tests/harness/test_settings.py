@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.settings import cache_root, results_root, state_root
+from harness.settings import cache_root, machine_root, results_root, state_root
 
 PLACES: list[tuple[str, Callable[[], Path]]] = [
     ("DRA_HARNESS_STATE", state_root),
     ("DRA_HARNESS_CACHE", cache_root),
+    ("DRA_HARNESS_MACHINE", machine_root),
     ("DRA_HARNESS_RESULTS", results_root),
 ]
 
@@ -32,7 +33,7 @@ def test_a_relative_place_is_where_the_command_runs(
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_a_variable_they_are_the_users_own(
+def test_without_a_variable_they_are_the_users_own_or_the_machines(
     value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -45,5 +46,6 @@ def test_without_a_variable_they_are_the_users_own(
             monkeypatch.setenv(variable, value)
     assert state_root() == tmp_path / "s" / "dra-harness"
     assert cache_root() == tmp_path / "c" / "dra-harness"
+    assert machine_root() == Path("/run/dra-harness")
     assert results_root() == tmp_path / "results"
     assert list(tmp_path.iterdir()) == []

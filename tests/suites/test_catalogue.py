@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -54,6 +55,17 @@ ALPHA = """
 BOTH_FORMS = [f"ER-{n:02}" for n in (3, 4, 5, 6, 7, 8, 11, 15, 16, 17, 18, 19, 20, 21)] + ["UPG-01", "UPG-02"]
 
 
+RELEASES = ("v1.34.0", "v1.35.0", "v1.35.1", "v1.36.0", "v1.36.3", "v1.37.0", "v1.37.1", "v1.37.2", "v1.38.0")
+
+STILL_WRITTEN = ("APF", "QTA", "TNT", "MD", "LST", "NUM")
+"""Areas whose checks are being written: these find known deviations, and rows that can only be recorded."""
+
+
+def settled(names: Iterable[str]) -> list[str]:
+    """Those whose area is not among `STILL_WRITTEN`."""
+    return [name for name in names if name.split("-")[0] not in STILL_WRITTEN]
+
+
 def ids(matching: list[Requirement]) -> list[str]:
     return [requirement.id for requirement in matching]
 
@@ -94,7 +106,9 @@ def test_load_rows_forms_and_profiles_are_those_of_the_reference() -> None:
     assert ids([each for each in every() if each.load]) == LOAD.split()
     assert ids([each for each in every() if each.forms == (Form.EXPLICIT, Form.IMPLICIT)]) == BOTH_FORMS
     assert ids([each for each in every() if each.forms]) == BOTH_FORMS
-    assert ids([each for each in every() if each.profile is Profile.ALPHA]) == ALPHA.split()
+    alpha = ids([each for each in every() if each.profile is Profile.ALPHA])
+    assert settled(alpha) == settled(ALPHA.split())
+    assert set(alpha) >= set(ALPHA.split())
 
 
 def test_a_certificate_rests_on_the_drivers_own_rows() -> None:
@@ -220,14 +234,36 @@ def test_known_deviations_by_version(requirement: str, version: str, issue: str 
     assert (known.issue if known else None) == issue
 
 
-def test_only_the_five_known_rows_deviate() -> None:
-    assert ids([each for each in every() if each.deviations]) == [
-        "ER-10",
-        "QTA-07",
-        "TNT-10",
-        "MD-12",
-        "HLT-08",
-    ]
+def test_the_known_rows_deviate() -> None:
+    found = ids([each for each in every() if each.deviations])
+
+    assert settled(found) == ["ER-10", "HLT-08"]
+    assert set(found) >= {"QTA-07", "TNT-10", "MD-12"}
+
+
+def test_the_deviation_of_extended_resources_is_known_by_its_issue() -> None:
+    (known,) = load().get("ER-10").deviations
+
+    assert (known.issue, known.url) == (
+        "k/k#141103",
+        "https://github.com/kubernetes/kubernetes/issues/141103",
+    )
+
+
+def test_every_deviation_can_be_looked_up_and_ends() -> None:
+    for requirement in every():
+        issues = [known.issue for known in requirement.deviations]
+        assert len(set(issues)) == len(issues), requirement.id
+        for known in requirement.deviations:
+            assert known.url.startswith("https://github.com/kubernetes/"), requirement.id
+            assert known.summary.endswith("."), requirement.id
+            assert datetime.date(2026, 12, 31) < known.expires < datetime.date(2028, 1, 1), requirement.id
+            if requirement.id != "QTA-07":  # the first release that promises it has the fix
+                assert any(
+                    requirement.holds_on(version)
+                    and requirement.deviation_for(version, go_helper=True) == known
+                    for version in RELEASES
+                ), f"{requirement.id}: {known.issue} is on no release that promises it"
 
 
 def test_a_deviation_of_the_go_helper_excuses_no_other_driver() -> None:
@@ -251,11 +287,12 @@ def test_a_deviation_expires_on_its_day() -> None:
 def test_record_only_rows_say_why() -> None:
     recorded = [each for each in every() if each.characterise]
 
-    assert ids(recorded) == [
-        *("QTA-09", "MD-15", "MD-16", "NUM-10", "ADM-06", "HLT-08", "RBC-08"),
+    assert settled(ids(recorded)) == [
+        *("ADM-06", "HLT-08", "RBC-08"),
         *(f"CHK-{number:02}" for number in range(1, 13)),
         "COR-04",
     ]
+    assert set(ids(recorded)) >= {"QTA-09", "MD-15", "MD-16", "NUM-10"}
     assert all(each.level is Level.SHOULD and each.characterise_reason.endswith(".") for each in recorded)
 
 
@@ -300,7 +337,9 @@ def test_alpha_gates_need_the_alpha_profile_and_no_others_do() -> None:
         "GenericWorkload",
     }
 
-    assert {each.id for each in every() if off_by_default & set(each.gates)} == set(ALPHA.split())
+    assert [each.id for each in every() if off_by_default & set(each.gates)] == [
+        each.id for each in every() if each.profile is Profile.ALPHA
+    ]
 
 
 def test_it_is_read_once() -> None:

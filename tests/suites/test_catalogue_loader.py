@@ -136,7 +136,11 @@ def test_the_digest_is_sha256_of_canonical_json() -> None:
             "isue: k/k#141620",
             r"deviations\[0\].isue \(TNT-10\): unknown key; did you mean issue\? \(and 1 more\)$",
         ),
-        ("url: https://", "url: http://", r"deviations\[0\].url \(TNT-10\): string should match pattern"),
+        (
+            "url: https://github.com/kubernetes/kubernetes/issues/141620",
+            "url: http://x",
+            r"deviations\[0\].url \(TNT-10\): string should match pattern",
+        ),
         (
             "other devices allocatable.",
             "other devices allocatable",

@@ -55,8 +55,20 @@ def test_marks_of_class_and_check_add_up(tmp_path: Path) -> None:
     assert (found["test_b"].requirements, found["test_b"].nodes) == (("COR-01",), 2)
 
 
-def test_a_check_in_both_forms_is_two_and_the_implicit_one_is_for_er_02_too(tmp_path: Path) -> None:
+def test_a_check_in_both_forms_is_two(tmp_path: Path) -> None:
     suite(tmp_path, "test_both.py", "@requirement('ER-03')\n@both_forms\ndef test_a(form): pass\n")
+    assert checks.collect(tmp_path) == [
+        Check("test_both.py::test_a[explicit]", ("ER-03",), Form.EXPLICIT),
+        Check("test_both.py::test_a[implicit]", ("ER-03",), Form.IMPLICIT),
+    ]
+
+
+def test_the_implicit_form_of_an_extended_resource_is_for_er_02_too(tmp_path: Path) -> None:
+    text = (
+        "from suites.extended_resource.forms import both_forms\n"
+        "@requirement('ER-03')\n@both_forms\ndef test_a(form): pass\n"
+    )
+    suite(tmp_path, "test_both.py", text)
     explicit, implicit = checks.collect(tmp_path)
     assert (explicit.id, explicit.form) == ("test_both.py::test_a[explicit]", Form.EXPLICIT)
     assert (implicit.id, implicit.form) == ("test_both.py::test_a[implicit]", Form.IMPLICIT)

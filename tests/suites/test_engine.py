@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,8 @@ IMPORTS = """
     from harness.errors import EnvironmentBlocked, RequirementFailed
     from harness.kube import ApiError
     from harness.waiting import NotYet, wait_until
-    from suites.marks import deviation, requirement
+    from suites.expect import expect_equal, symptom
+    from suites.marks import deviation, exclusive, requirement
 """
 OUTCOMES = """
     @requirement("COR-01", "COR-02")
@@ -76,7 +78,8 @@ OUTCOMES = """
 
     @requirement("COR-01")
     def test_promise(cluster):
-        raise RequirementFailed("the pod runs", "it waits; --token=hunter2hunter2")
+        pod = {"kind": "Pod", "metadata": {"name": "p", "managedFields": []}, "spec": {"password": "hunter2"}}
+        raise RequirementFailed("the pod runs", "it waits; --token=hunter2hunter2", pod)
 
     @requirement("COR-01")
     def test_timeout(cluster):
@@ -87,6 +90,10 @@ OUTCOMES = """
     @requirement("COR-01")
     def test_refused(cluster):
         raise ApiError("POST", "/api/v1/pods", 403, '{"reason": "Forbidden", "message": "quota"}')
+
+    @requirement("COR-01")
+    def test_overloaded(cluster):
+        raise ApiError("POST", "/api/v1/pods", 429, '{"reason": "TooManyRequests", "message": "later"}')
 
     @requirement("COR-01")
     def test_not_refused(cluster):
@@ -128,7 +135,20 @@ OUTCOMES = """
     @requirement("COR-01")
     @deviation("k/k#1")
     def test_expected(cluster):
-        assert "known" == "promised"
+        with symptom("k/k#1", "the name"):
+            expect_equal("the name", "known", "promised")
+
+    @requirement("COR-01")
+    @deviation("k/k#1")
+    def test_foreign(cluster):
+        with symptom("k/k#1", "the name"):
+            expect_equal("the count", 1, 2)
+
+    @requirement("COR-01")
+    @deviation("k/k#1")
+    def test_expected_twice(broken_teardown):
+        with symptom("k/k#1", "the name"):
+            expect_equal("the name", "known", "promised")
 
     @requirement("COR-01")
     @deviation("k/k#1")
@@ -138,7 +158,22 @@ OUTCOMES = """
     @requirement("COR-02")
     @deviation("k/k#2")
     def test_expired(cluster):
-        assert "known" == "promised"
+        with symptom("k/k#2", "the name"):
+            expect_equal("the name", "known", "promised")
+
+    @requirement("COR-01")
+    def test_marked(cluster):
+        found = {name: value for name, value in os.environ.items() if name.startswith("DRA_HARNESS_C")}
+        assert found == {"DRA_HARNESS_CLUSTER": cluster.id, "DRA_HARNESS_COMPONENT": "checks"}
+
+    @requirement("COR-01")
+    def test_not_alone(control):
+        pass
+
+    @requirement("COR-01")
+    @exclusive
+    def test_alone(control):
+        control.restart("kube-scheduler")
 """
 EXPECTED = {
     "pass": "pass",
@@ -146,18 +181,24 @@ EXPECTED = {
     "promise": "fail",
     "timeout": "fail",
     "refused": "fail",
+    "overloaded": "error",
     "not_refused": "fail",
     "error": "error",
     "warning": "error",
     "broken_setup": "error",
     "broken_teardown": "error",
-    "broken_twice": "error",
+    "broken_twice": "fail",
     "blocked": "blocked",
     "blocked_setup": "blocked",
     "skip": "skipped",
     "expected": "expected-fail",
+    "foreign": "fail",
+    "expected_twice": "error",
     "unexpected_pass": "fail",
     "expired": "fail",
+    "marked": "pass",
+    "not_alone": "error",
+    "alone": "blocked",
 }
 MESSAGES = {
     "pass": "",
@@ -165,18 +206,24 @@ MESSAGES = {
     "promise": "expected: the pod runs\nobserved: it waits; --token=[redacted]",
     "timeout": "waited 0 s for pod p to run; last seen: phase Pending",
     "refused": "POST /api/v1/pods: 403 Forbidden: quota",
+    "overloaded": "in call: ApiError: POST /api/v1/pods: 429 TooManyRequests: later",
     "not_refused": "DID NOT RAISE ApiError",
     "error": "in call: KeyError: 'missing'",
     "warning": "in call: UserWarning: something is deprecated",
     "broken_setup": "in setup: KeyError: 'setup'",
     "broken_teardown": "in teardown: AssertionError: left over",
-    "broken_twice": "in teardown: AssertionError: left over",
+    "broken_twice": "assert 1 == 2\nin teardown: AssertionError: left over",
     "blocked": "no such hardware",
     "blocked_setup": "no gate DRAFoo",
     "skip": "for a reason",
-    "expected": "known deviation k/k#1: It is broken.\n",
+    "expected": ("known deviation k/k#1: It is broken.\nexpected: the name: 'promised'\nobserved: 'known'"),
+    "foreign": ("expected: the count: 2\nobserved: 1\nthis is not what the known deviation k/k#1 looks like"),
+    "expected_twice": "in teardown: AssertionError: left over\nknown deviation k/k#1: It is broken.\n",
     "unexpected_pass": "expected to fail because of k/k#1, but it passed: It is broken.",
     "expired": "the known deviation k/k#2 expired on 2000-01-01",
+    "marked": "",
+    "not_alone": "in setup: HarnessError: test_it.py::test_not_alone: a check that restarts components",
+    "alone": "components of a paper cluster can't be restarted from here",
 }
 
 
@@ -184,10 +231,17 @@ class EngineRun:
     """One run of the engine: a run's folder, and the events that were handed on."""
 
     def __init__(self, folder: Path, text: str, requirements: dict[str, list[str]] | None = None) -> None:
+        self.cluster_id = secrets.token_hex(8)  # other tests of the same moment look for marks, too
         self.suite = folder / "suite"
         self.suite.mkdir()
         shutil.copy(checks.SUITES / "pytest.ini", self.suite)
         (self.suite / "conftest.py").write_text(textwrap.dedent(CONFTEST))
+        self.elsewhere = folder / "elsewhere"
+        self.elsewhere.mkdir()
+        for name in ("pytest", "suites", "harness", "yaml"):
+            (self.elsewhere / f"{name}.py").write_text(
+                "raise SystemExit('a file of the user was taken for ours')"
+            )
         self.file = self.suite / "test_it.py"
         self.file.write_text(textwrap.dedent(IMPORTS) + textwrap.dedent(text))
         self.run_dir = folder / "run-1"
@@ -198,14 +252,14 @@ class EngineRun:
         node = Node("node-1", folder / "kubelet", "/var/lib/kubelet", folder / "cdi")
         cluster = Cluster(
             name="c",
-            provider="local",
+            provider="paper",
             kubernetes="v1.37.2",
             profile=Profile.GA,
             kubeconfig=folder / "none.kubeconfig",
             nodes=(node,),
             directory=folder / "cluster",
             gates={},
-            id="0a1b2c",
+            id=self.cluster_id,
             driver_kubeconfig=folder / "none.kubeconfig",
         )
         target.write_cluster(self.run_dir, cluster)
@@ -222,10 +276,11 @@ class EngineRun:
         self, *names: str, parallel: int = 1, seed: int = 7, on_event: Callable[[Event], None] | None = None
     ) -> None:
         wanted = [f"test_it.py::test_{name}" for name in names] or ["test_it.py"]
-        execution = engine.Execution(self.run_dir, seed, parallel)
+        execution = engine.Execution(self.run_dir, self.cluster_id, seed, parallel)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checks, "SUITES", self.suite)
             patch.setattr(engine, "SUITES", self.suite)
+            patch.chdir(self.elsewhere)
             engine.execute(wanted, execution, on_event or self.handed_on.append)
 
     @property
@@ -325,7 +380,8 @@ def test_requirements_come_from_the_plan(outcomes: EngineRun) -> None:
     assert outcomes.finished["skip"].requirements == []
 
 
-WITH_DETAILS = {name for name, result in EXPECTED.items() if result in ("fail", "error")}
+BAD = {name for name, result in EXPECTED.items() if result in ("fail", "error")}
+WITH_DETAILS = BAD | {"expected"}
 
 
 def test_failures_and_errors_have_their_traceback(outcomes: EngineRun) -> None:
@@ -335,14 +391,36 @@ def test_failures_and_errors_have_their_traceback(outcomes: EngineRun) -> None:
     both = outcomes.finished["broken_twice"].details
     assert "assert 1 == 2" in both
     assert "left over" in both
+    for name in ("expected", "expected_twice"):
+        assert 'expect_equal("the name", "known", "promised")' in outcomes.finished[name].details
 
 
 def test_failures_and_errors_have_their_diagnostics(outcomes: EngineRun) -> None:
     with_artifacts = {name for name, event in outcomes.finished.items() if event.artifacts}
-    assert with_artifacts == WITH_DETAILS | {"expected"}
+    assert with_artifacts == WITH_DETAILS
     assert outcomes.finished["assert"].artifacts == ["diagnostics/test-it.py-test-assert/kube-apiserver.log"]
     log = outcomes.run_dir / outcomes.finished["assert"].artifacts[0]
     assert log.read_text() == "I0301 started with --token=[redacted]\n"
+
+
+def test_diagnostics_around_a_check_do_not_take_the_place_of_its_own(outcomes: EngineRun) -> None:
+    folder = "diagnostics/test-it.py-test"
+    assert {name: outcomes.finished[name].artifacts for name in ("broken_setup", "broken_twice")} == {
+        "broken_setup": [f"{folder}-broken-setup/setup/kube-apiserver.log"],
+        "broken_twice": [
+            f"{folder}-broken-twice/kube-apiserver.log",
+            f"{folder}-broken-twice/teardown/kube-apiserver.log",
+        ],
+    }
+    for path in outcomes.finished["broken_twice"].artifacts:
+        assert (outcomes.run_dir / path).exists()
+
+
+def test_the_object_of_a_broken_promise_is_kept(outcomes: EngineRun) -> None:
+    folder = "diagnostics/test-it.py-test-promise"
+    assert outcomes.finished["promise"].artifacts == [f"{folder}/kube-apiserver.log", f"{folder}/object.yaml"]
+    text = (outcomes.run_dir / folder / "object.yaml").read_text()
+    assert text == "kind: Pod\nmetadata:\n  name: p\nspec:\n  password: [redacted]\n"
 
 
 def test_allure_is_told_the_same(outcomes: EngineRun) -> None:
@@ -352,7 +430,17 @@ def test_allure_is_told_the_same(outcomes: EngineRun) -> None:
         found[result["name"].removeprefix("test_")] = result["status"]
     good = {name for name, status in found.items() if status in ("passed", "skipped")}
     assert set(found) == set(EXPECTED)
-    assert good == set(EXPECTED) - WITH_DETAILS
+    # Of a check that did not run to its end, Allure never takes notice of how its teardown went.
+    assert good == set(EXPECTED) - BAD | {"expected_twice"}
+
+
+def test_workers_take_no_module_from_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = EngineRun(tmp_path, CRASH)
+    monkeypatch.chdir(run.elsewhere)
+    run.execute("one", "two", parallel=2)
+    assert {name: event.result for name, event in run.finished.items()} == {"one": "pass", "two": "pass"}
 
 
 CRASH = """

@@ -11,15 +11,18 @@ from harness.results import Result
 from harness.waiting import WaitTimeout
 from suites import outcome
 from suites.catalogue import Deviation
+from suites.expect import symptom
 from suites.outcome import Outcome
 
 TODAY = datetime.date(2026, 6, 1)
+LATER = TODAY + datetime.timedelta(1)
+ISSUE = "k/k#141103"
 
 
 def known(expires: datetime.date) -> Deviation:
     return Deviation.model_validate(
         {
-            "issue": "k/k#141103",
+            "issue": ISSUE,
             "url": "https://example.org/141103",
             "versions": ">=1.36,<1.38",
             "summary": "The name is lost.",
@@ -57,7 +60,8 @@ CASES: list[tuple[Callable[[], object], str, str]] = [
     (throw(AssertionError("a is b")), "fail", "error"),
     (throw(RequirementFailed("x", "y")), "fail", "error"),
     (throw(WaitTimeout("pod", 1, "Pending")), "fail", "error"),
-    (throw(ApiError("GET", "/x", 403, "{}")), "fail", "error"),
+    *((throw(ApiError("GET", "/x", status, "{}")), "fail", "error") for status in (400, 403, 404, 422)),
+    *((throw(ApiError("GET", "/x", status, "{}")), "error", "error") for status in (0, 409, 429, 500, 503)),
     (lambda: pytest.fail("that was wrong"), "fail", "error"),
     (raises_around_nothing, "fail", "error"),
     (lambda: pytest.fail("Timeout (>240.0s) from pytest-timeout."), "error", "error"),
@@ -94,23 +98,78 @@ def test_the_message_says_what_and_where(when: str, error: Exception, message: s
     assert outcome.classify(when, raised(throw(error))).message == message
 
 
-def test_a_known_deviation_makes_a_failure_expected() -> None:
-    judged = outcome.with_deviation(
-        Outcome(result=Result.FAIL, message="m"), known(TODAY + datetime.timedelta(1)), TODAY
-    )
+def failing_in_symptom(error: Exception) -> Outcome:
+    """The outcome of a check that fails inside `symptom`."""
+
+    def do() -> None:
+        with symptom(ISSUE, "the name is lost"):
+            raise error
+
+    return outcome.classify("call", raised(do))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RequirementFailed("the pod runs", "it waits: the name is lost"),
+        AssertionError("the name is lost"),
+        WaitTimeout("pod", 1, "the name is lost"),
+        ApiError("POST", "/x", 422, '{"message": "the name is lost"}'),
+    ],
+)
+def test_the_symptom_of_a_known_deviation_makes_a_failure_expected(error: Exception) -> None:
+    failed = failing_in_symptom(error)
+    assert (failed.result, failed.symptom_of) == (Result.FAIL, ISSUE)
+    judged = outcome.with_deviation(failed, known(LATER), TODAY)
     assert judged.result is Result.EXPECTED_FAIL
-    assert judged.message == "known deviation k/k#141103: The name is lost.\nm"
+    assert judged.message == f"known deviation {ISSUE}: The name is lost.\n{failed.message}"
+
+
+@pytest.mark.parametrize("expires", [TODAY - datetime.timedelta(400), TODAY, LATER])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RequirementFailed("the pod runs", "it waits"),
+        AssertionError("a is b"),
+        WaitTimeout("pod", 1, "Pending"),
+        ApiError("POST", "/x", 403, "{}"),
+    ],
+)
+def test_a_deviation_excuses_no_other_failure(error: Exception, expires: datetime.date) -> None:
+    for failed in (failing_in_symptom(error), outcome.classify("call", raised(throw(error)))):
+        assert failed.symptom_of == ""
+        judged = outcome.with_deviation(failed, known(expires), TODAY)
+        assert judged.result is Result.FAIL
+        assert judged.message == (
+            f"{failed.message}\nthis is not what the known deviation {ISSUE} looks like"
+        )
+
+
+def test_the_symptom_of_another_issue_is_no_excuse() -> None:
+    failed = Outcome(result=Result.FAIL, message="m", symptom_of="k/k#1")
+    judged = outcome.with_deviation(failed, known(LATER), TODAY)
+    assert judged.result is Result.FAIL
+    assert judged.message == f"m\nthis is not what the known deviation {ISSUE} looks like"
+
+
+def test_what_goes_wrong_around_a_check_is_no_symptom() -> None:
+    error = ApiError("POST", "/x", 503, '{"message": "the name is lost"}')
+    failed = failing_in_symptom(error)
+    assert (failed.result, failed.symptom_of) == (Result.ERROR, "")
+    assert outcome.classify("setup", raised(throw(error))).symptom_of == ""
+    assert outcome.with_deviation(failed, known(LATER), TODAY) == failed
 
 
 @pytest.mark.parametrize("overdue", [0, 1, 400])
 def test_an_expired_deviation_is_no_excuse(overdue: int) -> None:
     expires = TODAY - datetime.timedelta(overdue)
-    judged = outcome.with_deviation(Outcome(result=Result.FAIL, message="m"), known(expires), TODAY)
+    failed = Outcome(result=Result.FAIL, message="m", symptom_of=ISSUE)
+    judged = outcome.with_deviation(failed, known(expires), TODAY)
     assert judged.result is Result.FAIL
-    assert judged.message == f"m\nthe known deviation k/k#141103 expired on {expires}"
+    assert judged.message == f"m\nthe known deviation {ISSUE} expired on {expires}"
 
 
-@pytest.mark.parametrize("expires", [TODAY, TODAY + datetime.timedelta(1)])
+@pytest.mark.parametrize("expires", [TODAY, LATER])
 def test_passing_in_spite_of_a_deviation_fails(expires: datetime.date) -> None:
     judged = outcome.with_deviation(Outcome(result=Result.PASS), known(expires), TODAY)
     assert judged.result is Result.FAIL
@@ -121,8 +180,8 @@ def test_passing_in_spite_of_a_deviation_fails(expires: datetime.date) -> None:
 
 @pytest.mark.parametrize("result", [Result.ERROR, Result.BLOCKED, Result.SKIPPED])
 def test_a_deviation_explains_nothing_else(result: Result) -> None:
-    judged = Outcome(result=result, message="m")
-    assert outcome.with_deviation(judged, known(TODAY + datetime.timedelta(1)), TODAY) == judged
+    judged = Outcome(result=result, message="m", symptom_of=ISSUE)
+    assert outcome.with_deviation(judged, known(LATER), TODAY) == judged
 
 
 @pytest.mark.parametrize("result", list(Result))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusters.interface import Cluster, Node, Profile
+from harness.errors import RequirementFailed
 from suites import devices, target
 from suites.evidence import Observations, tidy
 from suites.naming import Names, slug
@@ -98,10 +100,7 @@ def test_a_pod_of_our_image() -> None:
                     "name": "main",
                     "image": pod["spec"]["containers"][0]["image"],
                     "imagePullPolicy": "Never",
-                    "resources": {
-                        "requests": {"a.example/gpu": "2", "cpu": "10m"},
-                        "limits": {"a.example/gpu": "2", "cpu": "10m"},
-                    },
+                    "resources": {"limits": {"a.example/gpu": "2", "cpu": "10m"}},
                 }
             ],
         },
@@ -162,6 +161,41 @@ def test_given_devices_are_the_drivers_own() -> None:
 def test_requests_of_a_claim_count_one_by_default() -> None:
     requests = [{"name": "a", "exactly": {"count": 3}}, {"name": "b", "exactly": {}}]
     assert devices.requests_of({"spec": {"devices": {"requests": requests}}}) == {"a": 3, "b": 1}
+
+
+def test_classes_of_a_claims_requests() -> None:
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "x"}},
+        {"name": "b", "exactly": {"deviceClassName": "y"}},
+    ]
+    assert devices.classes_of({"spec": {"devices": {"requests": requests}}}) == {"a": "x", "b": "y"}
+
+
+@pytest.mark.parametrize("read", [devices.requests_of, devices.classes_of])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {},
+        {"spec": {"devices": {}}},
+        {"spec": {"devices": {"requests": [{"name": "a", "firstAvailable": []}]}}},
+    ],
+)
+def test_a_claim_without_requests_for_a_number_breaks_a_promise(
+    claim: dict[str, Any], read: Callable[[dict[str, Any]], object]
+) -> None:
+    with pytest.raises(RequirementFailed):
+        read(claim)
+
+
+def test_devices_of_some_of_a_claims_requests() -> None:
+    results = [
+        {"request": request, "device": device} for request, device in (("b", "3"), ("a", "2"), ("a", "1"))
+    ]
+    claim = {"status": {"allocation": {"devices": {"results": results}}}}
+    assert devices.allocated_to(claim, ["a"]) == ["1", "2"]
+    assert devices.allocated_to(claim, {"a", "b"}) == ["1", "2", "3"]
+    assert devices.allocated_to(claim, ["c"]) == []
+    assert devices.allocated_to({}, ["a"]) == []
 
 
 def test_evidence_of_an_object_is_without_bookkeeping() -> None:

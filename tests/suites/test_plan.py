@@ -78,15 +78,16 @@ def test_decisions_follow_version_profile_and_nodes(target: Target, expected: li
 
 
 def test_each_decision_has_its_reason() -> None:
-    made = {each.requirement: each for each in plan.make(CATALOGUE, CHECKS, (), NODES_2, skip=["QTA-01"])}
-    assert {name: each.reason for name, each in made.items()} == {
-        "COR-01": "needs 3 real nodes; the cluster has 2",
-        "COR-02": "promised since v1.38; the cluster is v1.37.2",
-        "COR-03": "needs the gates DRAFoo, DRABar: profile alpha",
-        "COR-04": "no check exists yet",
-        "QTA-01": "left out by --skip",
+    made = {each.requirement: each for each in plan.make(CATALOGUE, CHECKS, (), NODES_2, skip=["COR-04"])}
+    assert {name: (each.decision, each.reason) for name, each in made.items()} == {
+        "COR-01": (Result.BLOCKED, "needs 3 real nodes; the cluster has 2"),
+        "COR-02": (Result.UNSUPPORTED, "promised since v1.38; the cluster is v1.37.2"),
+        "COR-03": (Result.BLOCKED, "needs the gates DRAFoo, DRABar: profile alpha"),
+        "COR-04": (Result.SKIPPED, "left out by --skip"),
+        "QTA-01": (Result.BLOCKED, "needs 3 real nodes; the cluster has 2"),
     }
-    assert made["QTA-01"].decision is Result.SKIPPED
+    (planned,) = plan.make(CATALOGUE, CHECKS, ["COR-04"], NODES_2)
+    assert (planned.decision, planned.reason) == (Result.NOT_COVERED, "no check exists yet")
     assert plan.make(CATALOGUE, CHECKS, ["COR-01"], BIG)[0].reason == ""
 
 
@@ -130,16 +131,60 @@ def test_a_planned_requirement_has_what_reports_show() -> None:
     }
 
 
-def test_a_check_of_two_requirements_runs_once_and_if_either_is_run() -> None:
+def test_a_check_of_two_requirements_runs_once() -> None:
     both = plan.make(CATALOGUE, CHECKS, ["COR-01", "QTA-01"], BIG)
     assert plan.to_run(both) == [
         "core/test_a.py::test_a",
         "core/test_a.py::test_b",
         "quota/test_q.py::test_e",
     ]
-    one = plan.make(CATALOGUE, CHECKS, ["COR-01", "QTA-01"], BIG, skip=["QTA-01"])
-    assert plan.to_run(one) == ["core/test_a.py::test_a", "core/test_a.py::test_b"]
     assert plan.to_run(plan.make(CATALOGUE, CHECKS, ["COR-04"], BIG)) == []
+
+
+def test_a_check_runs_also_if_only_one_of_its_requirements_is_selected() -> None:
+    one = plan.make(CATALOGUE, CHECKS, ["COR-01"], BIG)
+    assert plan.to_run(one) == ["core/test_a.py::test_a", "core/test_a.py::test_b"]
+
+
+def test_a_check_whose_other_requirement_is_skipped_does_not_run() -> None:
+    made = plan.make(CATALOGUE, CHECKS, ["COR-01", "QTA-01"], NODES_2, skip=["QTA-01"])
+    assert [(each.requirement, each.decision, each.checks) for each in made] == [
+        ("COR-01", None, ["core/test_a.py::test_a"]),  # test_b would have needed 3 nodes
+        ("QTA-01", Result.SKIPPED, []),
+    ]
+    assert plan.to_run(made) == ["core/test_a.py::test_a"]
+
+
+def test_a_check_whose_other_requirement_is_not_promised_does_not_run() -> None:
+    later = Check("core/test_c.py::test_i", ("COR-01", "COR-02"))
+    (old,) = plan.make(CATALOGUE, [CHECKS[0], later], ["COR-01"], Target("v1.37.2", Profile.GA, 1))
+    assert (old.decision, old.checks) == (None, [CHECKS[0].id])
+    (new,) = plan.make(CATALOGUE, [CHECKS[0], later], ["COR-01"], Target("v1.38.0", Profile.GA, 1))
+    assert (new.decision, new.checks) == (None, [CHECKS[0].id, later.id])
+
+
+@pytest.mark.parametrize("skip", [(), ("COR-02",)])
+def test_a_requirement_whose_checks_are_all_left_out_says_so(skip: tuple[str, ...]) -> None:
+    later = Check("core/test_c.py::test_i", ("COR-01", "COR-02"))
+    target = Target("v1.38.0" if skip else "v1.37.2", Profile.GA, 1)
+    (planned,) = plan.make(CATALOGUE, [later], ["COR-01"], target, skip=skip)
+    assert (planned.decision, planned.reason, planned.checks) == (
+        Result.SKIPPED,
+        "its checks are for requirements too that are left out here",
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "decision"), [(Profile.GA, "blocked"), (Profile.ALPHA, None), (None, None)]
+)
+def test_a_check_may_need_alpha_where_its_requirement_does_not(
+    profile: Profile | None, decision: str | None
+) -> None:
+    mixed = Check("core/test_c.py::test_j", ("COR-01", "COR-03"), profile=Profile.ALPHA)
+    (planned,) = plan.make(CATALOGUE, [mixed], ["COR-01"], Target("v1.37.2", profile, 1))
+    assert planned.decision == decision
+    assert planned.reason == ("needs the gates of its checks: profile alpha" if decision else "")
 
 
 def test_the_bound_of_a_release_is_the_catalogues_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -151,10 +152,21 @@ class Partitions(Strict):
 
 
 class Topology(Strict):
-    """Where the group's devices sit: NUMA node and PCIe root by index, eight devices to a machine domain."""
+    """Where the group's devices sit: NUMA node and PCIe root by index, eight devices to a machine domain.
+
+    With `sysfs` (its folder) they are what that says of the device at each PCI address instead.
+    """
 
     numa: Literal["int", "ints", "none"] = "int"
     pcie: bool = True
+    sysfs: Path | None = None
+    addresses: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _sysfs_needs_addresses(self) -> Self:
+        if bool(self.sysfs) != bool(self.addresses):
+            raise ValueError("expected sysfs and addresses together")
+        return self
 
 
 class DeviceGroup(Strict):
@@ -180,6 +192,13 @@ class DeviceGroup(Strict):
     def _names_differ(self) -> Self:
         if self.count > 1 and "{index}" not in self.name:
             raise ValueError("name: expected {index} in it, since count is more than 1")
+        return self
+
+    @model_validator(mode="after")
+    def _one_address_each(self) -> Self:
+        addresses = self.topology.addresses if self.topology else []
+        if addresses and len(addresses) != self.count:
+            raise ValueError(f"topology.addresses: expected one for each device, {self.count} in all")
         return self
 
 

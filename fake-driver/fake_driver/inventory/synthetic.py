@@ -8,9 +8,9 @@ from typing import Any
 
 from fake_driver.config import DNS_LABEL
 from fake_driver.errors import ConfigError
+from fake_driver.inventory import presets, sysfs
 from fake_driver.inventory.base import NodeInventory
-from fake_driver.inventory.model import DeviceGroup, Profile
-from fake_driver.inventory.presets import PRESETS, topology
+from fake_driver.inventory.model import DeviceGroup, Profile, Topology
 from fake_driver.strict import read_yaml, validate
 
 BUNDLED = Path(__file__).parent.parent / "profiles"
@@ -86,11 +86,10 @@ def _device(group: DeviceGroup, node: str, index: int) -> Device:
     attributes: dict[str, Any] = {}
     capacity: dict[str, Any] = {}
     if group.preset:
-        attributes, capacity = PRESETS[group.preset](node, index)
+        attributes, capacity = presets.PRESETS[group.preset](node, index)
     if group.topology:
-        slot = 2 if group.preset == "nic" else 1
         attributes = {name: value for name, value in attributes.items() if "/" not in name}
-        attributes |= topology(index, slot=slot, numa=group.topology.numa, pcie=group.topology.pcie)
+        attributes |= _topology(group, group.topology, index)
     for name, attribute in group.attributes.items():
         attributes[name] = _fill(attribute.api(), node, index)
     for name, amount in group.capacity.items():
@@ -111,6 +110,14 @@ def _device(group: DeviceGroup, node: str, index: int) -> Device:
         "nodeAllocatableResources": group.node_allocatable_resources,
     }
     return device | {key: value for key, value in optional.items() if value}
+
+
+def _topology(group: DeviceGroup, wanted: Topology, index: int) -> dict[str, Any]:
+    if wanted.sysfs:
+        address = wanted.addresses[index - group.first_index]
+        return sysfs.topology(wanted.sysfs, address, numa=wanted.numa, pcie=wanted.pcie)
+    slot = 2 if group.preset == "nic" else 1
+    return presets.topology(index, slot=slot, numa=wanted.numa, pcie=wanted.pcie)
 
 
 def _cut(group: DeviceGroup, device: Device) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fake_driver.node.checkpoint import Checkpoint
 from fake_driver.node.metadata import MetadataPaths, MetadataWriter
 from fake_driver.node.state import NodeIdentity, NodeState
 from fake_driver.publishing.publisher import PoolPublisher
-from fake_driver.publishing.split import split
+from fake_driver.publishing.split import MAX_DEVICES, MAX_DEVICES_RICH, split
 from fake_driver.services.dra import dra_service
 from fake_driver.services.guard import Guard
 from fake_driver.services.health import HealthBoard, health_service
@@ -143,7 +143,8 @@ class NodePlugin:
         """Use `inventory` with extra `taints` from now on; returns the publisher's ticket."""
         self.inventory = inventory
         self.health.wake()
-        return self.publisher.want(split(inventory, taints))
+        rich = MAX_DEVICES if Quirk.OVERFULL_SLICES in self._quirks else MAX_DEVICES_RICH
+        return self.publisher.want(split(inventory, taints, rich=rich))
 
     def apply_quirks(self) -> None:
         """Hand the quirks on that the publisher has to know."""

@@ -20,12 +20,15 @@ _CONTENT_KEYS = ("devices", "sharedCounters", "skipNodeOperations", "partitionTy
 Content = dict[str, Any]
 
 
-def split(inventory: NodeInventory, taints: Mapping[str, Sequence[Content]]) -> list[Content]:
+def split(
+    inventory: NodeInventory, taints: Mapping[str, Sequence[Content]], *, rich: int = MAX_DEVICES_RICH
+) -> list[Content]:
     """The contents of the slices of one pool, in order.
 
     Args:
         inventory: the node's devices and counter sets.
         taints: extra taints by device name, on top of what the inventory has.
+        rich: how many devices a slice may hold if one of them uses a richer feature.
     """
     counters = inventory.shared_counters
     contents: list[Content] = [
@@ -36,11 +39,11 @@ def split(inventory: NodeInventory, taints: Mapping[str, Sequence[Content]]) -> 
     limit = MAX_DEVICES
     for device in inventory.devices:
         tainted = _with_taints(device, taints.get(device["name"], ()))
-        limit = min(limit, MAX_DEVICES_RICH if _is_rich(tainted) else MAX_DEVICES)
+        limit = min(limit, rich if _is_rich(tainted) else MAX_DEVICES)
         if len(chunk) >= limit:
             contents.append(inventory.slice_fields | {"devices": chunk})
             chunk = []
-            limit = MAX_DEVICES_RICH if _is_rich(tainted) else MAX_DEVICES
+            limit = rich if _is_rich(tainted) else MAX_DEVICES
         chunk.append(tainted)
     if chunk:
         contents.append(inventory.slice_fields | {"devices": chunk})

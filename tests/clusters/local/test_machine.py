@@ -20,18 +20,25 @@ def ready_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("unshare", "nsenter", "mount", "ip"):
-        (tools / name).touch(mode=0o755)
+        write_tool(tools / name, "exit 0")
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / "state" / "deep"))
+    monkeypatch.setenv("DRA_HARNESS_CACHE", str(tmp_path / "cache" / "deep"))
+    monkeypatch.setenv("DRA_HARNESS_MACHINE", str(tmp_path / "machine"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return tools
+
+
+def write_tool(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
 def test_a_good_spec_on_a_good_machine_is_accepted(ready_machine: Path, tmp_path: Path) -> None:
     preflight.require(ClusterSpec(name="a", nodes=1))
     preflight.require(ClusterSpec(name="a-1" * 10, nodes=15, simulated_nodes=5000))
     assert all(each.ok for each in preflight.check_machine())
-    assert not (tmp_path / "state").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
 @pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a-", "a" * 33, "a.b", "a/b", "a\n", "é", ".."])
@@ -84,75 +91,177 @@ def test_without_root_the_user_is_told(ready_machine: Path, monkeypatch: pytest.
         preflight.require(ClusterSpec(name="a"))
 
 
-@pytest.mark.parametrize("place", ["/run/x", "/var/lib/x", "/var/log", "/var/lib/../lib/y"])
-def test_a_state_directory_that_a_node_would_hide_is_refused(
-    ready_machine: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.setenv("DRA_HARNESS_STATE", place)
-    ok, message = finding("state directory")
+@pytest.mark.parametrize(
+    ("tool", "subject", "command"),
+    [
+        (
+            "unshare",
+            "namespaces",
+            "unshare --mount --pid --fork --kill-child --propagation private true",
+        ),
+        ("ip", "network settings", "ip -j link show lo"),
+    ],
+)
+def test_what_only_trying_tells_is_tried(ready_machine: Path, tool: str, subject: str, command: str) -> None:
+    assert finding(subject) == (True, "yes")
+    write_tool(
+        ready_machine / tool, f'[ "{tool} $*" = "{command}" ] && echo "Operation not permitted" >&2; exit 1'
+    )
+    assert finding(subject) == (False, f"{command}: Operation not permitted")
+    with pytest.raises(UsageError) as raised:
+        preflight.require(ClusterSpec(name="a"))
+    assert str(raised.value) == f"{subject}: {command}: Operation not permitted"
+
+
+def test_a_tool_that_is_no_program_is_named(ready_machine: Path) -> None:
+    (ready_machine / "ip").write_bytes(b"")
+    ok, message = finding("network settings")
     assert not ok
-    assert message.endswith("which a node replaces by its own; set DRA_HARNESS_STATE elsewhere")
+    assert message.startswith("ip -j link show lo: ")
+    assert "Exec format error" in message
 
 
-@pytest.mark.parametrize("place", ["/runner/x", "/var/libx", "/srv/run"])
-def test_a_similar_state_directory_is_fine(
-    ready_machine: Path, monkeypatch: pytest.MonkeyPatch, place: str
+def test_nothing_is_tried_on_a_machine_that_lacks_something(ready_machine: Path) -> None:
+    write_tool(ready_machine / "unshare", f"touch {ready_machine}/tried")
+    (ready_machine / "nsenter").unlink()
+    assert [each.subject for each in preflight.check_machine() if not each.ok] == ["nsenter"]
+    assert not (ready_machine / "tried").exists()
+
+
+PLACES = [("state directory", "DRA_HARNESS_STATE"), ("cache", "DRA_HARNESS_CACHE")]
+
+
+@pytest.mark.parametrize(("subject", "variable"), PLACES)
+@pytest.mark.parametrize(
+    ("place", "real", "masked"),
+    [
+        ("/run/x", "/run/x", "/run"),
+        ("/var/lib/x", "/var/lib/x", "/var/lib"),
+        ("/var/log", "/var/log", "/var/log"),
+        ("/var/lib/../lib/y", "/var/lib/y", "/var/lib"),
+    ],
+)
+def test_a_place_that_a_node_would_hide_is_refused(
+    ready_machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    subject: str,
+    variable: str,
+    place: str,
+    real: str,
+    masked: str,
 ) -> None:
-    monkeypatch.setenv("DRA_HARNESS_STATE", place)
-    assert finding("state directory") == (True, place)
+    monkeypatch.setenv(variable, place)
+    message = f"{real} is inside {masked}, which a node hides by its own; {variable} moves it"
+    assert finding(subject) == (False, message)
+    assert [each.subject for each in preflight.check_machine() if not each.ok] == [subject]
+    with pytest.raises(UsageError) as raised:
+        preflight.require(ClusterSpec(name="a"))
+    assert str(raised.value) == f"{subject}: {message}"
 
 
+@pytest.mark.parametrize(("subject", "variable"), PLACES)
+@pytest.mark.parametrize("place", ["/runner/x", "/var/libx", "/srv/run"])
+def test_a_similar_place_is_fine(
+    ready_machine: Path, monkeypatch: pytest.MonkeyPatch, subject: str, variable: str, place: str
+) -> None:
+    monkeypatch.setenv(variable, place)
+    assert finding(subject) == (True, place)
+
+
+@pytest.mark.parametrize(("subject", "variable"), PLACES)
 def test_a_link_into_a_hidden_place_is_seen_through(
-    ready_machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ready_machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subject: str, variable: str
 ) -> None:
     (tmp_path / "link").symlink_to("/var/lib")
-    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / "link" / "x"))
-    ok, message = finding("state directory")
+    monkeypatch.setenv(variable, str(tmp_path / "link" / "x"))
+    ok, message = finding(subject)
     assert not ok
     assert message.startswith("/var/lib/x is inside /var/lib")
+
+
+@pytest.mark.parametrize(("subject", "variable"), PLACES)
+@pytest.mark.parametrize("below", [".", "a/b"])
+def test_a_place_that_can_be_no_folder_is_refused(
+    ready_machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    subject: str,
+    variable: str,
+    below: str,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "file" / below))
+    assert finding(subject) == (False, f"{tmp_path / 'file'} is no folder")
 
 
 @pytest.fixture
 def proc_sys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "proc-sys"
-    for name, value in {"vm/overcommit_memory": "0", "kernel/panic": "0", "net/ipv4/ip_forward": "0"}.items():
+    values = {
+        "vm/overcommit_memory": "0",
+        "kernel/panic": "0",
+        "net/ipv4/ip_forward": "0",
+        "fs/inotify/max_user_instances": "128",
+    }
+    for name, value in values.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(value + "\n")
     monkeypatch.setattr(sysctls, "PROC_SYS", root)
-    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / "state"))
-    (tmp_path / "state").mkdir()
     return root
 
 
-def test_settings_are_put_back_as_they_were_before_the_first_cluster(proc_sys: Path, tmp_path: Path) -> None:
-    sysctls.remember()
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """Where the settings are remembered."""
+    return tmp_path / "sysctls.json"
+
+
+def test_settings_are_put_back_as_they_were_before_the_first_cluster(proc_sys: Path, record: Path) -> None:
+    sysctls.remember(record)
+    assert record.stat().st_mode & 0o777 == 0o600
     (proc_sys / "kernel/panic").write_text("10\n")
-    sysctls.remember()  # a second cluster
+    sysctls.remember(record)  # a second cluster
     (proc_sys / "net/ipv4/ip_forward").write_text("1\n")
     untouched = (proc_sys / "vm/overcommit_memory").stat().st_mtime_ns
-    sysctls.restore()
+    sysctls.restore(record)
     assert (proc_sys / "kernel/panic").read_text().strip() == "0"
     assert (proc_sys / "net/ipv4/ip_forward").read_text().strip() == "0"
     assert (proc_sys / "vm/overcommit_memory").stat().st_mtime_ns == untouched
-    assert list((tmp_path / "state").iterdir()) == []
+    assert not record.exists()
 
 
-def test_restoring_twice_or_without_a_record_changes_nothing(proc_sys: Path) -> None:
-    sysctls.restore()
-    sysctls.remember()
-    sysctls.restore()
+def test_restoring_twice_or_without_a_record_changes_nothing(proc_sys: Path, record: Path) -> None:
+    sysctls.restore(record)
+    sysctls.remember(record)
+    sysctls.restore(record)
     (proc_sys / "kernel/panic").write_text("10\n")
-    sysctls.restore()
+    sysctls.restore(record)
     assert (proc_sys / "kernel/panic").read_text() == "10\n"
 
 
-def test_a_setting_that_went_does_not_keep_the_others(proc_sys: Path) -> None:
-    sysctls.remember()
+def test_a_setting_that_went_does_not_keep_the_others(proc_sys: Path, record: Path) -> None:
+    sysctls.remember(record)
     (proc_sys / "kernel/panic").unlink()
     (proc_sys / "kernel").rmdir()
     (proc_sys / "net/ipv4/ip_forward").write_text("1\n")
-    sysctls.restore()
+    sysctls.restore(record)
     assert (proc_sys / "net/ipv4/ip_forward").read_text().strip() == "0"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("128", "1024"), ("1023", "1024"), ("1024", "1024"), ("8192", "8192")]
+)
+def test_a_limit_is_raised_and_never_lowered(proc_sys: Path, before: str, after: str) -> None:
+    limit = proc_sys / "fs/inotify/max_user_instances"
+    limit.write_text(before + "\n")
+    sysctls.raise_limits()
+    assert limit.read_text().strip() == after
+
+
+def test_a_limit_that_is_not_there_is_no_obstacle(proc_sys: Path) -> None:
+    (proc_sys / "fs/inotify/max_user_instances").unlink()
+    sysctls.raise_limits()
+    assert not (proc_sys / "fs/inotify/max_user_instances").exists()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import datetime
 import ipaddress
 import ssl
@@ -145,7 +144,7 @@ def test_the_key_pair_of_service_accounts(tmp_path: Path) -> None:
     assert serialization.load_pem_public_key(public.read_bytes()) == key.public_key()
 
 
-def test_a_kubeconfig_has_everything_in_it(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_a_kubeconfig_names_its_certificate_files(authority: CertificateAuthority, tmp_path: Path) -> None:
     certificate, key = authority.issue("admin", "somebody")
     path = write_kubeconfig(
         tmp_path / "admin.kubeconfig",
@@ -155,12 +154,7 @@ def test_a_kubeconfig_has_everything_in_it(authority: CertificateAuthority, tmp_
         key=key,
         name="dra-harness-c",
     )
-    config = yaml.safe_load(path.read_text())
-
-    def data(file: Path) -> str:
-        return base64.b64encode(file.read_bytes()).decode()
-
-    assert config == {
+    assert yaml.safe_load(path.read_text()) == {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
@@ -168,14 +162,14 @@ def test_a_kubeconfig_has_everything_in_it(authority: CertificateAuthority, tmp_
                 "name": "dra-harness-c",
                 "cluster": {
                     "server": "https://127.0.0.1:6443",
-                    "certificate-authority-data": data(authority.certificate),
+                    "certificate-authority": str(authority.certificate),
                 },
             }
         ],
         "users": [
             {
                 "name": "admin",
-                "user": {"client-certificate-data": data(certificate), "client-key-data": data(key)},
+                "user": {"client-certificate": str(certificate), "client-key": str(key)},
             }
         ],
         "contexts": [{"name": "dra-harness-c", "context": {"cluster": "dra-harness-c", "user": "admin"}}],
@@ -186,16 +180,19 @@ def test_a_kubeconfig_has_everything_in_it(authority: CertificateAuthority, tmp_
 def test_the_users_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
     state = ClusterState(
-        id="0a1b2c", name="c", kubernetes="v1.37.2", profile=Profile.GA, nodes=("node-1",), slot=0
+        id="0a1b2c", name="c", kubernetes="v1.37.2", profile=Profile.GA, nodes=("node-1", "node-2"), slot=0
     )
     layout = Layout(state, {}, Ports(1001, 1002, 1003, 1004, 1005))
-    write_credentials(layout, {"node-1": "198.18.0.2"})
+    write_credentials(layout)
     found = {}
     for path in (tmp_path / "clusters" / "c").glob("*.kubeconfig"):
         config = yaml.safe_load(path.read_text())
         assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1001"
-        pem = base64.b64decode(config["users"][0]["user"]["client-certificate-data"])
-        found[path.stem] = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
+        user = config["users"][0]["user"]
+        certificate = certificate_in(Path(user["client-certificate"]))
+        key = serialization.load_pem_private_key(Path(user["client-key"]).read_bytes(), None)
+        assert key.public_key() == certificate.public_key()
+        found[path.stem] = certificate.subject.rfc4514_string()
     # https://kubernetes.io/docs/setup/best-practices/certificates/
     expected = {
         "admin": "O=system:masters,CN=dra-harness-admin",
@@ -203,10 +200,13 @@ def test_the_users_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "scheduler-client": "CN=system:kube-scheduler",
         "driver-client": "CN=dra-harness-driver",
         "kubelet-node-1": "O=system:nodes,CN=system:node:node-1",
+        "kubelet-node-2": "O=system:nodes,CN=system:node:node-2",
     }
     assert expected.items() <= found.items()
     assert [user for user, subject in found.items() if "system:masters" in subject] == ["admin"]
-    served = certificate_in(layout.pki / "kubelet-node-1-server.crt")
-    names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("198.18.0.2")]
+    for node in ("node-1", "node-2"):
+        served = certificate_in(layout.pki / f"kubelet-{node}-server.crt")
+        names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("127.0.0.1")]
+        assert names.get_values_for_type(x509.DNSName) == [node]
     assert all(mode(path) == "0o600" for path in layout.pki.iterdir())

@@ -1,0 +1,125 @@
+"""Others than the scheduler are held up: the controller of claims (APF-05), kubelet and driver (APF-06)."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.interface import Cluster
+from harness.kube import RESOURCE_CLAIM_TEMPLATES, KubeClient, Object
+from harness.waiting import wait_until
+from suites import metrics
+from suites.apf.squeeze import Squeeze, claim_controller, driver, kubelet
+from suites.catalogue import Form
+from suites.devices import allocated, given
+from suites.drivers import DeviceClass, Drivers
+from suites.evidence import Observations
+from suites.marks import exclusive, requirement
+from suites.workload import Container, Workloads, owner_names, pod_manifest
+
+_REJECTED = "too many requests"
+# The kubelet tries again after its client's ten attempts and a pause of some ten seconds.
+_RETRY_SECONDS = 120.0
+
+
+def _pod_from_template(name: str) -> Object:
+    container = Container().manifest() | {"resources": {"claims": [{"name": "device"}]}}
+    manifest = pod_manifest(
+        name, [], resourceClaims=[{"name": "device", "resourceClaimTemplateName": "template"}]
+    )
+    manifest["spec"]["containers"] = [container]
+    return manifest
+
+
+def _create_template(workloads: Workloads, device_class: DeviceClass) -> None:
+    request = {"name": "device", "exactly": {"deviceClassName": device_class.name}}
+    manifest = {
+        "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "template"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+    workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, workloads.namespace)
+
+
+@requirement("APF-05")
+@exclusive
+def test_claims_of_templates_come_late_but_come(
+    cluster: Cluster,
+    squeeze: Squeeze,
+    drivers: Drivers,
+    workloads: Workloads,
+    kube: KubeClient,
+    evidence: Observations,
+) -> None:
+    """Each pod has an event that says why it has no claim, the controller tries again, and all claims come.
+
+    The controller's counter of retries is for the whole cluster, so this runs alone.
+    """
+    _create_template(workloads, drivers.device_class(drivers.start(devices=3)))
+    names = [f"pod-{index}" for index in range(3)]
+
+    def retries() -> int:
+        samples = metrics.read(cluster, kube, metrics.CONTROLLER_MANAGER)
+        return int(metrics.total(samples, "workqueue_retries_total", name="resource_claim"))
+
+    before = retries()
+    squeeze.start(claim_controller(kube), ["create"])
+    for name in names:
+        workloads.create(_pod_from_template(name))
+    words = {name: workloads.wait_event(name, "PodResourceClaim device") for name in names}
+    counted = wait_until(lambda: retries() - before, 30, "the controller's retries to be counted")
+
+    evidence("events", sorted(set(words.values())))
+    evidence("retries of the controller's queue", counted)
+    assert all(each.startswith("FailedResourceClaimCreation: ") for each in words.values())
+    assert all(_REJECTED in each for each in words.values())
+    assert workloads.claims() == []
+    squeeze.stop()
+    for name in names:
+        workloads.wait_running(name)
+    claims = workloads.claims()
+    evidence("claims afterwards", {claim["metadata"]["name"]: allocated(claim) for claim in claims})
+    assert sorted(name for claim in claims for name in owner_names(claim)) == names, "one claim per pod"
+
+
+@requirement("APF-06")
+@pytest.mark.parametrize("reader", ["kubelet", "driver"])
+def test_throttled_reads_delay_a_pod(
+    reader: str,
+    cluster: Cluster,
+    squeeze: Squeeze,
+    drivers: Drivers,
+    workloads: Workloads,
+    kube: KubeClient,
+    evidence: Observations,
+) -> None:
+    """While the claim can't be read the pod waits on its node; then preparing is tried again and it runs."""
+    node = cluster.nodes[0]
+    hosted = drivers.start(nodes=[node])
+    resource = drivers.device_class(hosted).resource(Form.EXPLICIT)
+    squeeze.start(kubelet(kube, node.name) if reader == "kubelet" else driver(cluster), ["get"])
+
+    workloads.create(pod_manifest("pod", [Container(resources={resource: 1})]))
+    words = workloads.wait_event("pod", "FailedPrepareDynamicResources")
+    waiting, rejections = workloads.get("pod"), squeeze.rejections()
+    squeeze.stop()
+    workloads.wait_running("pod", _RETRY_SECONDS)
+
+    claim = workloads.special_claim("pod")
+    calls = [
+        call
+        for call in hosted.client.calls(claim_uid=claim["metadata"]["uid"])
+        if call.method == "NodePrepareResources"
+    ]
+    evidence("event", words)
+    evidence("reads rejected", rejections)
+    evidence("calls to the driver", [(call.method, call.error) for call in calls])
+    assert rejections > 0, f"it is the {reader} that is held up"
+    assert waiting["spec"]["nodeName"] == node.name, "the pod is on its node"
+    assert waiting["status"]["phase"] == "Pending", "and does not run without its device"
+    assert given(workloads.report("pod")) == allocated(claim)
+    if reader == "kubelet":
+        assert _REJECTED in words
+        assert len(calls) == 1, "the driver is not asked about a claim that the kubelet could not read"
+    else:
+        assert len(calls) >= 2, "the driver is asked again"

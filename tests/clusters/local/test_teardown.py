@@ -1,0 +1,174 @@
+"""Taking clusters away that have no processes, and who may: the state files and locks are real."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from clusters.components import BuildSource
+from clusters.interface import Profile
+from clusters.local import cgroups, machine, state, sysctls, teardown
+from clusters.local.provider import LocalProvider
+from clusters.local.state import ClusterState
+from harness.errors import EnvironmentBlocked, UsageError
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the state directory and the machine's folder, on a machine without links and settings."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ip").write_text("#!/bin/sh\necho '[]'\n")
+    (tmp_path / "bin" / "ip").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setattr(sysctls, "PROC_SYS", tmp_path / "proc-sys")
+    monkeypatch.setattr(cgroups, "_hierarchies", list)
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / "places" / "state"))
+    monkeypatch.setenv("DRA_HARNESS_MACHINE", str(tmp_path / "places" / "machine"))
+    return tmp_path / "places"
+
+
+def make(name: str, *, kept: bool = False) -> ClusterState:
+    """A cluster that is written down and entered, as `up` does it, and has a file."""
+    made = ClusterState(
+        id=secrets.token_hex(3),
+        name=name,
+        kubernetes="v1.37.2",
+        profile=Profile.GA,
+        nodes=("node-1",),
+        slot=3,
+        kept=kept,
+    )
+    with machine.lock():
+        state.save(made)
+        machine.register(made.id, made.slot)
+    (made.directory / "admin.kubeconfig").write_text("x")
+    return made
+
+
+HOLDER = """
+import sys
+from clusters.local import state
+with state.maker_lock(state.load(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def made_elsewhere(name: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a cluster as its maker."""
+    command = [sys.executable, "-c", HOLDER, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as maker:
+        try:
+            assert maker.stdout
+            assert maker.stdout.readline() == "held\n"
+            yield maker
+        finally:
+            maker.kill()
+
+
+def names() -> list[str]:
+    return [each.name for each in state.load_all()]
+
+
+def test_a_cluster_that_nobody_uses_goes_without_a_trace(places: Path) -> None:
+    teardown.take_down(make("c"))
+    assert [path for path in places.rglob("*") if not path.is_dir()] == []
+    assert not (places / "machine").exists()
+    assert not (places / "state").exists()
+
+
+def test_a_cluster_that_another_process_makes_is_refused_unless_forced(places: Path) -> None:
+    cluster = make("c")
+    with made_elsewhere("c"):
+        with pytest.raises(UsageError) as raised:
+            teardown.take_down(cluster)
+        assert str(raised.value) == (
+            "cluster 'c' is in use by the process that makes it; end that, or use --force"
+        )
+        assert names() == ["c"]
+        assert (cluster.directory / "admin.kubeconfig").exists()
+        with machine.lock():
+            assert machine.taken_slots() == {3}
+        teardown.take_down(cluster, force=True)
+        assert names() == []
+    assert not (places / "machine").exists()
+
+
+def test_a_cluster_whose_maker_died_needs_no_force(places: Path) -> None:
+    cluster = make("c")
+    with made_elsewhere("c") as maker:
+        maker.kill()
+        maker.wait(60)
+        teardown.take_down(cluster)
+    assert names() == []
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_the_provider_passes_force_on(places: Path, force: bool) -> None:
+    provider = LocalProvider(BuildSource())
+    make("c")
+    with made_elsewhere("c"):
+        if force:
+            provider.down("c", force=True)
+        else:
+            with pytest.raises(UsageError, match="--force"):
+                provider.down("c")
+    assert names() == ([] if force else ["c"])
+
+
+def test_a_sweep_takes_what_has_lost_its_maker(places: Path) -> None:
+    make("orphan")
+    make("kept", kept=True)
+    make("held")
+    with made_elsewhere("held"):
+        teardown.sweep()
+    assert names() == ["held", "kept"]
+    assert len(list((places / "machine" / "clusters").iterdir())) == 2
+
+
+def test_a_sweep_leaves_a_users_own_files(places: Path) -> None:
+    make("orphan")
+    file = places / "state" / "clusters" / "photos" / "a.jpg"
+    file.parent.mkdir()
+    file.write_text("mine")
+    teardown.sweep()
+    assert names() == []
+    assert file.read_text() == "mine"
+
+
+def test_a_sweep_without_a_state_directory_makes_nothing(places: Path) -> None:
+    teardown.sweep()
+    assert not places.exists()
+
+
+def test_a_namesake_made_meanwhile_is_left_alone(places: Path) -> None:
+    old = make("c")
+    new = make("c")
+    teardown.remove(old)
+    assert state.load("c") == new
+    assert (new.directory / "admin.kubeconfig").exists()
+    assert [path.name for path in (places / "machine" / "clusters").iterdir()] == [new.id]
+
+
+def test_what_is_stuck_stays_written_down(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make("c")
+
+    def stuck(cluster_id: str) -> None:
+        raise EnvironmentBlocked(f"cgroups of {cluster_id} are busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cgroups, "remove", stuck)
+        with pytest.raises(EnvironmentBlocked, match="are busy"):
+            teardown.take_down(cluster)
+    assert state.load("c") == cluster
+    with machine.lock():
+        assert machine.taken_slots() == {3}
+    teardown.take_down(cluster)
+    assert names() == []

@@ -1,0 +1,118 @@
+"""Restarting components and reading their metrics, as far as that can be told without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from clusters.interface import Cluster, ClusterProvider, Node, Profile
+from harness.errors import EnvironmentBlocked
+from harness.kube import KubeClient
+from suites import metrics
+from suites.control import Control
+from suites.metrics import Sample
+
+CLUSTER = Cluster(
+    name="c",
+    provider="paper",
+    kubernetes="v1.37.2",
+    profile=Profile.GA,
+    kubeconfig=Path("/s/admin.kubeconfig"),
+    nodes=(Node("node-1", Path("/s/k"), "/var/lib/kubelet", Path("/s/cdi")),),
+    directory=Path("/s"),
+    gates={},
+    id="0a1b2c",
+    driver_kubeconfig=Path("/s/driver.kubeconfig"),
+)
+
+
+def test_a_cluster_that_is_not_local_can_not_be_changed() -> None:
+    with pytest.raises(EnvironmentBlocked) as raised:
+        Control(CLUSTER).restart("kube-scheduler", {"DRAFoo": False})
+    assert str(raised.value) == "components of a paper cluster can't be restarted from here"
+
+
+class Restarts:
+    """A provider that notes what it is to restart."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, Mapping[str, bool] | None]] = []
+
+    def restart(self, name: str, component: str, gates: Mapping[str, bool] | None = None) -> None:
+        self.seen.append((name, component, gates))
+
+
+@pytest.fixture
+def restarts(monkeypatch: pytest.MonkeyPatch) -> Restarts:
+    provider = Restarts()
+    monkeypatch.setattr(Control, "_provider", lambda _: cast("ClusterProvider", provider))
+    return provider
+
+
+def test_only_components_with_other_gates_are_put_back(restarts: Restarts) -> None:
+    control = Control(CLUSTER)
+    control.restart("kubelet/node-1", {"DRAFoo": False})
+    control.restart("kube-scheduler", {"DRAFoo": True})
+    control.restart("kube-apiserver")
+    control.restart("kube-controller-manager", {"DRAFoo": True})
+    control.restart("kube-controller-manager")
+    restarts.seen.clear()
+    control.restore()
+    assert restarts.seen == [("c", "kube-scheduler", None), ("c", "kubelet/node-1", None)]
+    control.restore()
+    assert len(restarts.seen) == 2
+
+
+SAMPLES = [
+    Sample("a_total", {"result": "ok", "node": "1"}, 2.0),
+    Sample("a_total", {"result": "ok", "node": "2"}, 3.0),
+    Sample("a_total", {"result": "error", "node": "1"}, 5.0),
+    Sample("b_total", {"result": "ok"}, 7.0),
+    Sample("a_total_created", {"result": "ok"}, 1e9),
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "expected"),
+    [
+        (["a_total"], {}, 10.0),
+        (["a_total"], {"result": "ok"}, 5.0),
+        (["a_total"], {"result": "ok", "node": "2"}, 3.0),
+        (["a_total", "b_total"], {"result": "ok"}, 12.0),
+        (["a_total", "b_total"], {"node": "1"}, 7.0),
+        (["a"], {}, 0.0),
+        (["a_total"], {"result": "o"}, 0.0),
+        (["a_total"], {"colour": "red"}, 0.0),
+        ([], {}, 0.0),
+    ],
+)
+def test_a_total_is_over_names_and_labels(names: list[str], labels: dict[str, str], expected: float) -> None:
+    assert metrics.total(SAMPLES, *names, **labels) == expected
+
+
+class Text:
+    """A client of a cluster whose API server has some metrics."""
+
+    def metrics(self) -> str:
+        return (
+            "# HELP a_total Things.\n# TYPE a_total counter\n"
+            'a_total{result="ok",node="1"} 2\na_total{result="error"} 5e+00\n'
+            "# TYPE b gauge\nb 0.5\n"
+        )
+
+
+def test_samples_have_names_labels_and_values() -> None:
+    assert metrics.read(CLUSTER, cast("KubeClient", Text()), metrics.APISERVER) == [
+        Sample("a_total", {"result": "ok", "node": "1"}, 2.0),
+        Sample("a_total", {"result": "error"}, 5.0),
+        Sample("b", {}, 0.5),
+    ]
+
+
+def test_metrics_that_nobody_serves_block() -> None:
+    with pytest.raises(EnvironmentBlocked) as raised:
+        metrics.read(CLUSTER, cast("KubeClient", Text()), metrics.SCHEDULER)
+    assert str(raised.value) == "the cluster doesn't say where kube-scheduler serves its metrics"
