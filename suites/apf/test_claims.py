@@ -13,6 +13,7 @@ from suites.catalogue import Form
 from suites.devices import allocated, given
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
+from suites.expect import expect, expect_equal
 from suites.marks import exclusive, requirement
 from suites.workload import Container, Workloads, owner_names, pod_manifest
 
@@ -71,15 +72,17 @@ def test_claims_of_templates_come_late_but_come(
 
     evidence("events", sorted(set(words.values())))
     evidence("retries of the controller's queue", counted)
-    assert all(each.startswith("FailedResourceClaimCreation: ") for each in words.values())
-    assert all(_REJECTED in each for each in words.values())
-    assert workloads.claims() == []
+    for each in words.values():
+        expect("the reason is right", each.startswith("FailedResourceClaimCreation: "), each)
+        expect(f"the event says {_REJECTED!r}", _REJECTED in each, each)
+    expect_equal("claims meanwhile", workloads.claims(), [])
     squeeze.stop()
     for name in names:
         workloads.wait_running(name)
     claims = workloads.claims()
     evidence("claims afterwards", {claim["metadata"]["name"]: allocated(claim) for claim in claims})
-    assert sorted(name for claim in claims for name in owner_names(claim)) == names, "one claim per pod"
+    owners = sorted(owner for claim in claims for owner in owner_names(claim))
+    expect_equal("owners of the claims, one for each pod", owners, names)
 
 
 @requirement("APF-06")
@@ -114,12 +117,12 @@ def test_throttled_reads_delay_a_pod(
     evidence("event", words)
     evidence("reads rejected", rejections)
     evidence("calls to the driver", [(call.method, call.error) for call in calls])
-    assert rejections > 0, f"it is the {reader} that is held up"
-    assert waiting["spec"]["nodeName"] == node.name, "the pod is on its node"
-    assert waiting["status"]["phase"] == "Pending", "and does not run without its device"
-    assert given(workloads.report("pod")) == allocated(claim)
+    expect(f"the {reader}'s reads are rejected", rejections > 0, rejections)
+    expect_equal("node of the waiting pod", waiting["spec"].get("nodeName"), node.name)
+    expect_equal("phase of the waiting pod", waiting["status"]["phase"], "Pending")
+    expect_equal("devices in the container", given(workloads.report("pod")), allocated(claim))
     if reader == "kubelet":
-        assert _REJECTED in words
-        assert len(calls) == 1, "the driver is not asked about a claim that the kubelet could not read"
+        expect(f"the event says {_REJECTED!r}", _REJECTED in words, words)
+        expect_equal("calls, none before the kubelet could read the claim", len(calls), 1)
     else:
-        assert len(calls) >= 2, "the driver is asked again"
+        expect("the driver is asked again", len(calls) >= 2, len(calls))

@@ -17,11 +17,13 @@ from suites.catalogue import Form
 from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
+from suites.expect import expect, expect_equal, field, symptom
 from suites.marks import deviation, exclusive, needs_nodes, requirement
 from suites.naming import Names
 from suites.workload import Container, Workloads, pod_manifest
 
 _REJECTED = "too many requests"
+_REQUEUE = "KEP-5004 requeue after a failed PreBind"
 _CREATES = (
     "dynamic_resource_allocation_resourceclaim_creates_total",
     "scheduler_resourceclaim_creates_total",
@@ -50,16 +52,16 @@ def test_a_pod_without_its_claim_is_not_bound(
 
     evidence("what the scheduler says", words)
     pod = workloads.get("pod")
-    assert words.startswith("FailedScheduling: "), "the reason of the event"
-    assert _REJECTED in words
-    assert "nodeName" not in pod["spec"]
-    assert pod["status"]["phase"] == "Pending"
-    assert workloads.claims() == []
+    expect("the reason is FailedScheduling", words.startswith("FailedScheduling: "), words)
+    expect(f"the event says {_REJECTED!r}", _REJECTED in words, words)
+    expect("the pod is not bound", "nodeName" not in pod["spec"], pod["spec"].get("nodeName"))
+    expect_equal("phase", pod["status"]["phase"], "Pending")
+    expect_equal("claims meanwhile", workloads.claims(), [])
     squeeze.stop()
     workloads.wait_running("pod")
     claim = workloads.special_claim("pod")
     evidence("devices once the limits are back", allocated(claim))
-    assert given(workloads.report("pod")) == allocated(claim)
+    expect_equal("devices in the container", given(workloads.report("pod")), allocated(claim))
 
 
 @requirement("APF-02", "APF-04")
@@ -91,21 +93,23 @@ def test_rejections_and_failures_are_counted(
     failures, rejections = creates("failure") - failed, squeeze.rejections()
     evidence("failures that the scheduler counts", failures)
     evidence("requests that the API server rejected", rejections)
-    assert creates("success") == succeeded, "nothing is created while all is rejected"
-    assert failures >= 1
-    assert rejections > failures, "the client repeats a rejected request before it gives up"
-    assert rejections <= MAX_ATTEMPTS * (failures + 1), "each failure and the attempt under way, at most"
+    expect_equal("successes while all is rejected", creates("success") - succeeded, 0)
+    expect("failures are counted", failures >= 1, failures)
+    # Besides the failures there may be an attempt under way.
+    most = MAX_ATTEMPTS * (failures + 1)
+    expect("the client repeats a request before it gives up", failures < rejections <= most, rejections)
     squeeze.stop()
     workloads.wait_running("pod")
-    evidence("successes afterwards", creates("success") - succeeded)
-    assert creates("success") - succeeded == 1
+    successes = creates("success") - succeeded
+    evidence("successes afterwards", successes)
+    expect_equal("successes once the limits are back", successes, 1)
 
 
 class Storm:
     """Two pods that the scheduler can't bind, because each request of one kind is rejected.
 
-    Eleven times, until its client gives up; with more pods, the API server asks clients to wait longer. Storms at
-    the rate of a large cluster take the load engine.
+    Eleven times, until its client gives up; with more pods, the API server asks clients to wait longer.
+    Storms at the rate of a large cluster take the load engine.
     """
 
     pods = ("pod-0", "pod-1")
@@ -130,8 +134,9 @@ class Storm:
         self._evidence("what the scheduler says", words)
         self._evidence("requests rejected", self._squeeze.rejections())
         self._evidence("claims during the storm", len(self._workloads.claims()))
-        assert all(_REJECTED in each for each in words)
-        assert bound == [], "no pod is bound without an allocated claim"
+        for each in words:
+            expect(f"the event says {_REJECTED!r}", _REJECTED in each, each)
+        expect_equal("pods bound without an allocated claim", bound, [])
         self._squeeze.stop()
 
     def wake_pods(self) -> None:
@@ -158,8 +163,8 @@ def test_the_books_balance_after_a_storm(
 ) -> None:
     """Whichever write of the scheduler is rejected, in the end each pod has one claim that is its own.
 
-    The scheduler takes back a claim that it can't complete. Where updates are rejected it can't do even that, and
-    claims are left over.
+    The scheduler takes back a claim that it can't complete. Where updates are rejected it can't do even that,
+    and claims are left over.
     """
     if rejected == "creation":
         storm.pass_over("create", "resourceclaims", "create claim for extended resources")
@@ -177,7 +182,7 @@ def test_the_books_balance_after_a_storm(
 
 
 @requirement("APF-03")
-@deviation("KEP-5004 requeue after a failed PreBind")
+@deviation(_REQUEUE)
 @exclusive
 def test_pods_are_tried_again_once_left_over_claims_are_gone(storm: Storm, workloads: Workloads) -> None:
     """The scheduler deletes a claim that was left over and then tries its pod again, without other news.
@@ -188,7 +193,8 @@ def test_pods_are_tried_again_once_left_over_claims_are_gone(storm: Storm, workl
     for name in storm.pods:
         workloads.wait_event(name, "deletion of ResourceClaim completed")
 
-    storm.wait_running()
+    with symptom(_REQUEUE, "deletion of ResourceClaim completed"):
+        storm.wait_running()
 
 
 def _settled_claims(workloads: Workloads, expected: int) -> dict[str, Object]:
@@ -209,11 +215,13 @@ def _assert_balanced(pods: Sequence[Object], claims: dict[str, Object]) -> None:
         if len(own) != 1:
             raise RequirementFailed("one special claim per pod", f"{len(own)} are owned by it", pod)
         (claim,) = own
-        assert pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == claim["metadata"]["name"]
-        assert [user["uid"] for user in claim["status"].get("reservedFor", ())] == [uid]
-        results = claim["status"]["allocation"]["devices"]["results"]
+        named = field(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
+        expect_equal("the claim that the pod's status names", named, claim["metadata"]["name"])
+        users = [user["uid"] for user in field(claim, "status", "reservedFor")]
+        expect_equal("pods that the claim is reserved for", users, [uid])
+        results = field(claim, "status", "allocation", "devices", "results")
         held += [(result["pool"], result["device"]) for result in results]
-    assert len(held) == len(set(held)) == len(pods), "each pod has one device, and no device has two pods"
+    expect("each pod has a device of its own", len(held) == len(set(held)) == len(pods), held)
 
 
 @requirement("APF-07")
@@ -262,9 +270,9 @@ def test_default_limits_reject_nothing(
 
     evidence("requests rejected", rejected() - before)
     evidence("mean scheduling latency, seconds", latencies)
-    assert len(workloads.claims()) == _BURST_PODS
-    assert rejected() == before
-    assert failures == failed
+    expect_equal("claims", len(workloads.claims()), _BURST_PODS)
+    expect_equal("requests rejected", rejected() - before, 0)
+    expect_equal("claims that could not be created", failures - failed, 0)
 
 
 def _scheduling_latency(cluster: Cluster, kube: KubeClient) -> tuple[float, float]:

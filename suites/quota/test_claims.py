@@ -12,6 +12,7 @@ from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
+from suites.expect import expect, expect_equal
 from suites.marks import requirement
 from suites.naming import Names
 from suites.quota.quotas import (
@@ -73,15 +74,15 @@ def test_a_claim_is_charged_the_most_it_may_take(
     charged = quotas.used()
     evidence("requests", made)
     evidence("charged", charged)
-    assert charged == limits | {CLAIM_COUNT: 1}
-    assert quotas.recount() == charged, "the quota controller counts the same"
+    expect_equal("charged", charged, limits | {CLAIM_COUNT: 1})
+    expect_equal("the quota controller counts the same", quotas.recount(), charged)
     entry = by_class(classes["a"])
     words = refusal(
         lambda: quotas.claim("beyond", request("one", (classes["a"], 1))),
         f"requested: {entry}=1, used: {entry}={expected['a']}, limited: {entry}={expected['a']}",
     )
     evidence("one device more", words)
-    assert quotas.used() == charged, "what is refused is not charged"
+    expect_equal("what is refused is not charged", quotas.used(), charged)
 
 
 @requirement("QTA-08")
@@ -98,8 +99,10 @@ def test_admin_access_is_charged(
 
     evidence("request", made["spec"]["devices"]["requests"])
     evidence("charged", quotas.used())
-    assert made["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] is True
-    assert quotas.used() == quotas.recount() == {by_class(device_class): 2}
+    (stored,) = made["spec"]["devices"]["requests"]
+    expect("the request is for admin access", stored["exactly"].get("adminAccess"), stored)
+    expect_equal("charged", quotas.used(), {by_class(device_class): 2})
+    expect_equal("the quota controller counts the same", quotas.recount(), {by_class(device_class): 2})
     words = refusal(
         lambda: quotas.claim("second", request("device", (device_class, 2), adminAccess=True)),
         f"{by_class(device_class)}=2",
@@ -132,7 +135,7 @@ def test_imitations_are_charged_while_the_pod_waits(
     quotas.create({entry: 3})
     quotas.wait_enforced(device_class, entry)
     metadata = _imitation(_held_pod(workloads, "pod", device_class))
-    assert quotas.used() == {entry: 1}, "the pod itself is charged"
+    expect_equal("charged for the pod itself", quotas.used(), {entry: 1})
 
     quotas.claim("first", request("device", (device_class, 1)), metadata=metadata)
     _wait_refused(quotas, device_class, metadata)
@@ -147,8 +150,8 @@ def test_imitations_are_charged_while_the_pod_waits(
 
     evidence("charged after each imitation", charged)
     evidence("the fourth imitation", words)
-    assert charged == [1, 2, 3], "one device is the pod's own, each further one is charged"
-    assert quotas.recount() == {entry: 3}
+    expect_equal("one device is the pod's own, each further one is charged", charged, [1, 2, 3])
+    expect_equal("the quota controller counts the same", quotas.recount(), {entry: 3})
 
 
 def _wait_refused(quotas: Quotas, device_class: DeviceClass, metadata: Object) -> None:
@@ -191,8 +194,9 @@ def test_imitations_are_charged_beside_a_special_claim(
     evidence("charged for the pod and its claim", before)
     evidence("charged with an imitation", after)
     evidence("a further imitation", words)
-    assert before == dict.fromkeys(entries, 1)
-    assert after == quotas.recount() == dict.fromkeys(entries, 2)
+    expect_equal("charged for the pod and its claim", before, dict.fromkeys(entries, 1))
+    expect_equal("charged with an imitation", after, dict.fromkeys(entries, 2))
+    expect_equal("the quota controller counts the same", quotas.recount(), after)
 
 
 @requirement("QTA-07")
@@ -248,7 +252,7 @@ def test_plain_claims_and_the_implicit_name(
     for name in ("alone", "with-the-class"):
         evidence(f"charged at once: quota {name}", quotas.used(name))
         evidence(f"counted by the quota controller: quota {name}", quotas.recount(name))
-    assert quotas.used("with-the-class")[by_class(device_class)] == 2, "the class itself is charged"
+    expect_equal("charged to the class", quotas.used("with-the-class")[by_class(device_class)], 2)
 
 
 @requirement("QTA-10")
@@ -274,8 +278,8 @@ def test_a_quota_is_counted_before_it_is_relied_on(
 
     evidence("before the use is computed", words)
     evidence("afterwards", quotas.used())
-    assert entry in words, "the message names what is not computed"
-    assert quotas.used() == {entry: 1}
+    expect(f"the refusal names {entry}", entry in words, words)
+    expect_equal("charged once the use is computed", quotas.used(), {entry: 1})
 
 
 def _status_unknown(kube: KubeClient, namespace: str, pod: Object) -> str:

@@ -10,6 +10,7 @@ from suites import metrics
 from suites.catalogue import Form
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
+from suites.expect import expect, expect_equal
 from suites.marks import both_forms, exclusive, needs_nodes, requirement
 from suites.naming import Names
 from suites.quota.quotas import (
@@ -53,8 +54,9 @@ def test_a_special_claim_is_charged_like_any_other(
     evidence("charged with the pod", with_pod)
     evidence("charged with a user's claim as well", with_both)
     evidence("a further device", words)
-    assert with_pod == {CLAIM_COUNT: 1, by_class(device_class): 2}
-    assert with_both == recounted == {CLAIM_COUNT: 2, by_class(device_class): 5}
+    expect_equal("charged with the pod", with_pod, {CLAIM_COUNT: 1, by_class(device_class): 2})
+    expect_equal("charged with both", with_both, {CLAIM_COUNT: 2, by_class(device_class): 5})
+    expect_equal("the quota controller counts the same", recounted, with_both)
     quotas.wait_used({CLAIM_COUNT: 1, by_class(device_class): 3})
 
 
@@ -75,14 +77,18 @@ class Mixed:
         resource = self.device_class.resource(Form.EXPLICIT)
         manifest = pod_manifest(name, [Container(resources={resource: devices})], node=self._plugin_node.name)
         pod = self._workloads.run(manifest)
-        assert "extendedResourceClaimStatus" not in pod["status"], "the plugin serves it"
+        expect(
+            "the device plugin serves the pod",
+            "extendedResourceClaimStatus" not in pod["status"],
+            pod["status"],
+        )
 
     def run_on_dra(self, name: str, *forms: Form) -> None:
         """Run a pod with one DRA device for each of the forms, in one container."""
         resources = {self.device_class.resource(form): 1 for form in forms}
         manifest = pod_manifest(name, [Container(resources=resources)], node=self._dra_node.name)
         pod = self._workloads.run(manifest)
-        assert "extendedResourceClaimStatus" in pod["status"], "DRA serves it"
+        expect("DRA serves the pod", "extendedResourceClaimStatus" in pod["status"], pod["status"])
 
 
 @pytest.fixture
@@ -115,8 +121,8 @@ def test_the_explicit_name_covers_everything(
     note("claim of 2 devices")
 
     evidence("charged after each step", charged)
-    assert list(charged.values()) == [2, 3, 5, 7]
-    assert mixed.quotas.recount() == {entry: 7}, "the quota controller counts the same"
+    expect_equal("charged after each step", list(charged.values()), [2, 3, 5, 7])
+    expect_equal("the quota controller counts the same", mixed.quotas.recount(), {entry: 7})
     resource = mixed.device_class.resource(Form.EXPLICIT)
     pod = pod_manifest("beyond", [Container(resources={resource: 1})])
     evidence(
@@ -155,8 +161,8 @@ def test_the_implicit_name_covers_dra_alone(
     note("claim of 2 devices")
 
     evidence("charged after each step", charged)
-    assert list(charged.values()) == [0, 1, 2, 4]
-    assert mixed.quotas.recount() == {entry: 4}, "the quota controller counts the same"
+    expect_equal("charged after each step", list(charged.values()), [0, 1, 2, 4])
+    expect_equal("the quota controller counts the same", mixed.quotas.recount(), {entry: 4})
     resource = mixed.device_class.resource(Form.IMPLICIT)
     pod = pod_manifest("beyond", [Container(resources={resource: 1})])
     words = refusal(lambda: workloads.create(pod), f"requested: {entry}=1, used: {entry}=4")
@@ -181,9 +187,11 @@ def test_the_worked_example(mixed: Mixed, evidence: Observations) -> None:
     mixed.run_on_dra("implicit", Form.IMPLICIT)
     mixed.quotas.claim("user", request("device", (device_class, 2)))
 
-    evidence("used", mixed.quotas.used())
-    evidence("counted afresh by the quota controller", mixed.quotas.recount())
-    assert mixed.quotas.used() == mixed.quotas.recount() == entries
+    used, recounted = mixed.quotas.used(), mixed.quotas.recount()
+    evidence("used", used)
+    evidence("counted afresh by the quota controller", recounted)
+    expect_equal("used", used, entries)
+    expect_equal("the quota controller counts the same", recounted, entries)
 
 
 def _pod_within_its_own_quota(
@@ -214,16 +222,18 @@ def test_a_pod_waits_for_the_quota_of_its_claim(
 
     evidence("what the scheduler says", words)
     entry = by_class(device_class)
-    assert words.startswith("FailedScheduling: "), "the reason of the event"
-    assert f"exceeded quota: quota, requested: {entry}=1, used: {entry}=1, limited: {entry}=1" in words
+    expect("the reason is FailedScheduling", words.startswith("FailedScheduling: "), words)
+    quota = f"exceeded quota: quota, requested: {entry}=1, used: {entry}=1, limited: {entry}=1"
+    expect(f"the event says {quota!r}", quota in words, words)
     pod = workloads.get("pod")
-    assert "nodeName" not in pod["spec"]
-    assert pod["status"]["phase"] == "Pending"
-    assert [claim["metadata"]["name"] for claim in workloads.claims()] == ["user"], "no special claim"
+    expect("the pod is not placed", "nodeName" not in pod["spec"], pod["spec"].get("nodeName"))
+    expect_equal("phase", pod["status"]["phase"], "Pending")
+    claims = [claim["metadata"]["name"] for claim in workloads.claims()]
+    expect_equal("claims, none of them a special one", claims, ["user"])
     quotas.change({entry: 2})
     workloads.wait_running("pod")
     evidence("charged once the pod runs", quotas.used())
-    assert quotas.used()[entry] == 2
+    expect_equal("charged to the class once the pod runs", quotas.used()[entry], 2)
 
 
 @requirement("QTA-06")
@@ -248,9 +258,10 @@ def test_failed_creations_of_claims_are_counted(
 
     failures = creates("failure") - failed
     evidence("failures counted while the quota is used up", failures)
-    assert failures >= 1
-    assert creates("success") == succeeded, "nothing was created yet"
+    expect("failures are counted", failures >= 1, failures)
+    expect_equal("successes before there is quota", creates("success") - succeeded, 0)
     quotas.change({by_class(device_class): 2})
     workloads.wait_running("pod")
-    evidence("successes counted afterwards", creates("success") - succeeded)
-    assert creates("success") - succeeded == 1
+    successes = creates("success") - succeeded
+    evidence("successes counted afterwards", successes)
+    expect_equal("successes once there is quota", successes, 1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fake_driver.client import DriverError
+from fake_driver.config import Quirk
 from fake_driver.errors import StartError
 from fake_driver.inventory.base import NodeInventory
 from fake_driver.publishing.plan import Published, make_plan
@@ -260,3 +261,12 @@ def test_plan_keeps_the_generation_of_what_it_restores() -> None:
     leftover = stored(1, 3)
     plan = make_plan(contents, [stored(0, 4), leftover, stored(2, 4)], None, None)
     assert (plan.generation, [index for index, _ in plan.updates], plan.creates) == (5, [0, 1, 2], ())
+
+
+def test_quirks_of_taints(rig: Rig) -> None:
+    rig.client.set_inventory(profile(100))
+    rig.client.set_quirks([Quirk.OVERFULL_SLICES, Quirk.KEEPS_TAINTS])
+    rig.client.set_taints("d-0", [TAINT])
+    assert [size for _, _, size in shape(rig.api.slices())] == [100]
+    rig.client.set_taints("d-0", [])
+    assert rig.api.slices()[0]["spec"]["devices"][0]["taints"]
