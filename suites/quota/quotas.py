@@ -91,7 +91,10 @@ class Quotas:
         self._recounts = 0
 
     def create(self, hard: Mapping[str, int], name: str = "quota") -> None:
-        """Create a quota and return once the quota controller has counted it: it isn't enforced before."""
+        """Create a quota and return once the quota controller has counted it.
+
+        Nothing is charged before, nor for a moment after: see `wait_enforced`.
+        """
         manifest = {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
@@ -153,7 +156,8 @@ class Quotas:
     def wait_enforced(self, device_class: DeviceClass, *entries: str) -> None:
         """Return once the API server charges claims of a class to these entries.
 
-        It learns of a class with a delay, and until then charges nothing to its extended resource names.
+        It learns of a counted quota and of a class with a delay, and until then charges nothing to the quota, or
+        nothing to the class's extended resource names.
         """
 
         def enforced() -> bool:

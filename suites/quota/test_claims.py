@@ -68,6 +68,7 @@ def test_a_claim_is_charged_the_most_it_may_take(
     limits = {by_class(classes[key]): amount for key, amount in expected.items()} | {CLAIM_COUNT: 5}
     quotas = Quotas(kube, namespace)
     quotas.create(limits)
+    quotas.wait_enforced(classes["a"], by_class(classes["a"]))
 
     quotas.claim("claim", *made)
 
@@ -94,6 +95,7 @@ def test_admin_access_is_charged(
     kube.patch(NAMESPACES, namespace, {"metadata": {"labels": {_ADMIN_ACCESS: "true"}}})
     quotas = Quotas(kube, namespace)
     quotas.create({by_class(device_class): 3})
+    quotas.wait_enforced(device_class, by_class(device_class))
 
     made = quotas.claim("first", request("device", (device_class, 2), adminAccess=True))
 
@@ -246,6 +248,7 @@ def test_plain_claims_and_the_implicit_name(
     quotas.wait_enforced(marker, by_explicit_name(marker))
     quotas.create({implicit: 9}, "alone")
     quotas.create({implicit: 9, by_class(device_class): 9}, "with-the-class")
+    quotas.wait_enforced(device_class, by_class(device_class))
 
     quotas.claim("claim", request("device", (device_class, 2)))
 
@@ -274,6 +277,7 @@ def test_a_quota_is_counted_before_it_is_relied_on(
 
     words = _status_unknown(kube, workloads.namespace, pod)
     quotas.change({entry: 2})
+    _wait_accepted(kube, workloads.namespace, pod)
     workloads.create(pod)
 
     evidence("before the use is computed", words)
@@ -295,3 +299,15 @@ def _status_unknown(kube: KubeClient, namespace: str, pod: Object) -> str:
         raise NotYet("accepted")
 
     return wait_until(refused, 10, "a pod to be refused with 'status unknown for quota'")
+
+
+def _wait_accepted(kube: KubeClient, namespace: str, pod: Object) -> None:
+    """Wait until the API server has seen the computed use as well."""
+
+    def accepted() -> Object:
+        try:
+            return kube.create(PODS, pod, namespace, dry_run=True)
+        except ApiError as error:
+            raise NotYet(error.message) from error
+
+    wait_until(accepted, 10, "a pod to be accepted once the use is computed")

@@ -39,6 +39,7 @@ def test_a_special_claim_is_charged_like_any_other(
     device_class = drivers.device_class(drivers.start(devices=2))
     quotas = Quotas(kube, workloads.namespace)
     quotas.create({CLAIM_COUNT: 9, by_class(device_class): 5})
+    quotas.wait_enforced(device_class, by_class(device_class))
 
     workloads.run(pod_manifest("pod", [Container(resources={device_class.resource(form): 2})]))
     with_pod = quotas.used()
@@ -204,6 +205,7 @@ def _pod_within_its_own_quota(
     """
     resource = device_class.resource(form)
     quotas.create({f"requests.{resource}": 9, by_class(device_class): 1})
+    quotas.wait_enforced(device_class, by_class(device_class))
     quotas.claim("user", request("device", (device_class, 1)))
     workloads.create(pod_manifest("pod", [Container(resources={resource: 1})]))
     return workloads.wait_event("pod", "create claim for extended resources")
