@@ -5,8 +5,11 @@ Only what carries the run's id is touched: its drivers' processes, and objects w
 
 from __future__ import annotations
 
+import urllib3
+
 from clusters import driver_host
 from clusters.interface import Cluster
+from harness.errors import HarnessError
 from harness.kube import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -39,8 +42,20 @@ def sweep(cluster: Cluster, run_id: str) -> None:
     """Remove everything of a run; what is not there is fine.
 
     Pods go first, while their drivers can still unprepare them. A pod that hangs is left to its namespace.
+
+    Raises:
+        HarnessError: the API server can't be reached; only the drivers have been ended.
     """
     kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
+    try:
+        _remove_objects(cluster, kube, run_id)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        driver_host.kill_all(cluster, run_id)
+        message = f"what run {run_id} left on cluster {cluster.name} could not be removed: {error}"
+        raise HarnessError(message) from error
+
+
+def _remove_objects(cluster: Cluster, kube: KubeClient, run_id: str) -> None:
     selector = f"{LABEL}={run_id}"
     for resource in _CLUSTER_SCOPED:
         for obj in _labelled(kube, resource, selector):
