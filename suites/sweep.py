@@ -15,9 +15,11 @@ from harness.kube import (
     ADMISSION_POLICIES,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
+    FLOW_SCHEMAS,
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_LEVELS,
     RESOURCE_SLICES,
     ApiError,
     KubeClient,
@@ -28,6 +30,8 @@ from harness.waiting import WaitTimeout, wait_until
 from suites.naming import LABEL
 
 _CLUSTER_SCOPED = (
+    FLOW_SCHEMAS,
+    PRIORITY_LEVELS,
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
     DEVICE_CLASSES,

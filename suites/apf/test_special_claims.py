@@ -32,7 +32,7 @@ _BURST_PODS = 8
 # A rejected request is repeated ten times, a second apart, and so is what takes the failed attempt back.
 _GIVES_UP_SECONDS = 90.0
 # Far above the scheduler's backoff, and far below the five minutes after which it tries any pod again.
-_TRIED_AGAIN_SECONDS = 90.0
+_TRIED_AGAIN_SECONDS = 60.0
 
 
 @requirement("APF-01")

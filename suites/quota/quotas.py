@@ -156,8 +156,8 @@ class Quotas:
     def wait_enforced(self, device_class: DeviceClass, *entries: str) -> None:
         """Return once the API server charges claims of a class to these entries.
 
-        It learns of a counted quota and of a class with a delay, and until then charges nothing to the quota, or
-        nothing to the class's extended resource names.
+        It learns of a counted quota and of a class with a delay. Until then it charges nothing to the quota,
+        or nothing to the class's extended resource names.
         """
 
         def enforced() -> bool:
