@@ -15,7 +15,7 @@ from clusters.interface import Cluster
 from harness import events, journal
 from harness.errors import ExitCode
 from harness.kube import DEVICE_CLASSES, NAMESPACES, RESOURCE_SLICES, KubeClient
-from harness.waiting import wait_until
+from harness.waiting import NotYet, wait_until
 from suites.naming import LABEL
 from tests.support.machine import look
 
@@ -34,7 +34,15 @@ def _start(results: Path, state: Path, *arguments: str) -> subprocess.Popen[byte
 
 def _end_during_the_checks(process: subprocess.Popen[bytes], run_dir: Path) -> int:
     log = run_dir / "events.ndjson"
-    wait_until(lambda: log.exists() and "check-finished" in log.read_text(), 120, "a check to have ended")
+
+    def a_check_ended() -> bool:
+        text = log.read_text() if log.exists() else ""
+        if "check-finished" not in text:
+            assert process.poll() is None, f"the run ended early with {process.returncode}: {text[-2000:]}"
+            raise NotYet(text[-500:])
+        return True
+
+    wait_until(a_check_ended, 120, "a check to have ended")
     process.send_signal(signal.SIGTERM)
     return process.wait(timeout=120)
 

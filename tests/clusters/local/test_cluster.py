@@ -143,7 +143,7 @@ def test_two_clusters_side_by_side(local_cluster: Cluster) -> None:
 
 
 def test_a_name_that_exists_is_refused(local_cluster: Cluster, dra_harness: Command) -> None:
-    before = look(local_cluster.directory)
+    before = {process.pid for process in processes.find(local_cluster.id)}
 
     refused = dra_harness("up", "shared")
 
@@ -152,7 +152,9 @@ def test_a_name_that_exists_is_refused(local_cluster: Cluster, dra_harness: Comm
         "error: a local cluster named 'shared' exists; choose another name, or first"
         " `dra-harness down shared`"
     ]
-    assert before.difference(look(local_cluster.directory)) == {}
+    assert before <= {process.pid for process in processes.find(local_cluster.id)}
+    clusters = local_cluster.directory.parent
+    assert [path.name for path in clusters.iterdir()] == ["shared"]
 
 
 def test_status_and_logs(local_cluster: Cluster, dra_harness: Command) -> None:

@@ -74,7 +74,8 @@ def test_killed_during_a_run(
         lambda: events.exists() and "check-started" in events.read_text(), 120, "the first check to start"
     )
     drivers = state_dir / "clusters"
-    wait_until(lambda: list(drivers.glob("*/drivers/killed/*/control.sock")), 60, "a driver of a check to run")
+    sockets = "*/drivers/killed/*/control.sock"
+    wait_until(lambda: list(drivers.glob(sockets)), 60, "a driver of a check to run")
     _kill_group(process)
     assert untouched.difference(look(state_dir)) != {}, "the run's cluster is still there"
 
