@@ -24,9 +24,6 @@ class Output(enum.StrEnum):
     YAML = "yaml"
 
 
-KubernetesOption = Annotated[
-    str, typer.Option("--kubernetes", help="Kubernetes version of the cluster, such as v1.37.2.")
-]
 ProfileOption = Annotated[Profile, typer.Option("--profile", help="Which gates and API versions are on.")]
 NodesOption = Annotated[
     int, typer.Option("--nodes", min=1, help="Real nodes, each with kubelet and containerd.")

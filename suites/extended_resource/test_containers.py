@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.kube import PODS
+from harness.kube import PODS, STRATEGIC_PATCH
 from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
 from suites.devices import allocated, given
@@ -57,7 +57,7 @@ def _attach_ephemeral(workloads: Workloads, pod: str, name: str) -> None:
         {"spec": {"ephemeralContainers": [container]}},
         workloads.namespace,
         subresource="ephemeralcontainers",
-        content_type="application/strategic-merge-patch+json",
+        content_type=STRATEGIC_PATCH,
     )
 
     def running() -> bool:

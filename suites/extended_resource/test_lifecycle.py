@@ -20,6 +20,7 @@ from harness.kube import (
 )
 from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
+from suites.claims import claim_manifest, request
 from suites.devices import allocated, given
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
@@ -47,13 +48,7 @@ def _pod_of(kind: str, name: str, workloads: Workloads, device_class: DeviceClas
 
 
 def _create_claim(workloads: Workloads, name: str, device_class: DeviceClass) -> Object:
-    request = {"name": "device", "exactly": {"deviceClassName": device_class.name}}
-    manifest = {
-        "apiVersion": RESOURCE_CLAIMS.api_version,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name},
-        "spec": {"devices": {"requests": [request]}},
-    }
+    manifest = claim_manifest(name, [request("device", device_class)])
     return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
 
 
