@@ -34,6 +34,6 @@ bench: setup
 mutants: setup
 	.venv/bin/python -m mutants
 
-# The area ten times in a row: every run must come out the same.
+# All areas ten times in a row: every run must come out the same.
 flakes: setup
 	.venv/bin/python -m benchmarks.flakes

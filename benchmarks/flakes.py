@@ -1,4 +1,4 @@
-"""The extended-resource area several times in a row: `python -m benchmarks.flakes [RUNS]`.
+"""Checks several times in a row: `python -m benchmarks.flakes [RUNS] [AREA|REQUIREMENT ...]`, all by default.
 
 Every run has another seed, so another order. Ends with 1 if any check came out differently in any run.
 """
@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.main_job import area_seconds
@@ -19,11 +19,12 @@ from harness import events, journal
 def main() -> None:
     """Run, compare, print."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    terms = sys.argv[2:]
     outcomes: dict[str, dict[str, list[int]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, runs + 1):
             run_dir = Path(folder) / str(number)
-            done = _run(run_dir)
+            done = _run(run_dir, terms)
             if not (run_dir / journal.FILE_NAME).exists():
                 sys.exit(f"run {number}: exit {done.returncode}, nothing ran:\n{done.stderr[-2000:]}")
             log = journal.read(run_dir)
@@ -45,9 +46,9 @@ def main() -> None:
     sys.exit(1 if different else 0)
 
 
-def _run(run_dir: Path) -> subprocess.CompletedProcess[str]:
+def _run(run_dir: Path, terms: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "run", "extended-resource", "--run-id", run_dir.name],
+        [sys.executable, "-m", "cli.main", "run", *terms, "--run-id", run_dir.name],
         check=False,
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from harness.kube import KubeClient
 from reports.build import build
 from reports.console import ConsoleReporter
 from reports.run import Run
-from suites import checks, engine, plan, target
+from suites import checks, engine, plan
 from suites.catalogue import load
 from suites.sweep import sweep
 
@@ -56,6 +56,7 @@ class Runner:
         self._run_dir = run_dir
         self._journal = Journal(run_dir)
         self._console = ConsoleReporter()
+        self._follower = engine.Follower(self._journal.path, self._console.handle)
         self._started = time.monotonic()
         self._made: list[str] = []
 
@@ -78,8 +79,9 @@ class Runner:
         self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
         self._emit(events.PlanMade(at=events.now(), requirements=planned))
         try:
-            for group in plan.groups(plan.to_run(planned), collected, facts):
-                self._run_group(attached, group)
+            groups = plan.groups(plan.to_run(planned), collected, facts)
+            steps = _shared_out(groups, self._request.parallel, one_cluster=attached is not None)
+            self._run_lanes([self._lane(attached, lane) for lane in steps])
         except HarnessError as error:
             if not self._run_dir.exists():
                 raise  # the request was refused
@@ -94,28 +96,60 @@ class Runner:
         spec = self._request.spec
         return plan.Target(spec.kubernetes, self._request.profile, spec.nodes)
 
-    def _run_group(self, attached: Cluster | None, group: plan.Group) -> None:
-        cluster = attached or self._bring_up(group)
+    def _run_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Advance lanes side by side until all have ended; if one fails, the others clean up too."""
+        under_way: dict[Lane, engine.Running] = {}
         try:
-            self._emit(_cluster_ready(cluster, self._request.quirks))
-            target.write_cluster(self._run_dir, cluster)
-            request = self._request
-            for ids, parallel in ((group.together, request.parallel), (group.alone, 1)):
-                if ids:
-                    execution = engine.Execution(
-                        self._run_dir, cluster.id, request.seed, parallel, request.quirks
-                    )
-                    engine.execute(ids, execution, self._console.handle)
+            for lane in lanes:
+                self._advance(lane, under_way)
+            while under_way:
+                next(iter(under_way.values())).ended(engine.POLL_SECONDS)
+                self._follower.drain()
+                for lane in [lane for lane, running in under_way.items() if running.ended()]:
+                    self._advance(lane, under_way)
         finally:
-            if attached is None and not self._request.keep:
-                self._take_down(cluster)
-            else:
-                sweep(cluster, self._run_dir.name)
+            for running in under_way.values():
+                running.interrupt()
+            for lane in lanes:
+                lane.close()
+            self._follower.drain()
+
+    def _advance(self, lane: Lane, under_way: dict[Lane, engine.Running]) -> None:
+        under_way.pop(lane, None)
+        running = next(lane, None)
+        if running is not None:
+            under_way[lane] = running
+
+    def _lane(self, attached: Cluster | None, steps: Sequence[Step]) -> Lane:
+        """Carry out steps one after the other, each on its cluster; yields checks that are to end first."""
+        for step in steps:
+            cluster = attached or self._bring_up(step.group)
+            try:
+                self._emit(_cluster_ready(cluster, self._request.quirks))
+                for ids, parallel in step.parts:
+                    yield from self._checks(cluster, ids, parallel)
+            finally:
+                if attached is None and not self._request.keep:
+                    self._take_down(cluster)
+                else:
+                    sweep(cluster, self._run_dir.name)
+
+    def _checks(self, cluster: Cluster, ids: Sequence[str], parallel: int) -> Lane:
+        request = self._request
+        execution = engine.Execution(self._run_dir, cluster, request.seed, parallel, request.quirks)
+        running = engine.Running(ids, execution)
+        try:
+            yield running
+        finally:
+            running.stop()
+        self._follower.drain()
+        running.verify(self._follower.started)
 
     def _bring_up(self, group: plan.Group) -> Cluster:
         name = f"{self._request.spec.name}-{len(self._made) + 1}"
         spec = replace(self._request.spec, name=name, profile=group.profile, gates=dict(group.gates))
         self._made.append(name)
+        self._console.close()  # a terminal has room for one progress bar
         progress = BringUpProgress()
         try:
             return self._provider.up(spec, progress)
@@ -156,7 +190,36 @@ class Runner:
 
     def _emit(self, event: events.Event) -> None:
         self._journal.append(event)
-        self._console.handle(event)
+        self._follower.drain()
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is run on one cluster."""
+
+    group: plan.Group
+    parts: Sequence[tuple[Sequence[str], int]]
+    """Checks, one part after the other, with how many of them at a time."""
+
+
+Lane = Generator[engine.Running, None, None]
+"""Steps one after the other."""
+
+_WORTH_A_CLUSTER = 5
+"""Exclusive checks of a group from which on they get a cluster of their own, beside that of the others."""
+
+
+def _shared_out(groups: Sequence[plan.Group], parallel: int, *, one_cluster: bool) -> list[list[Step]]:
+    """The steps of each lane. Exclusive checks mostly wait, so a machine has room for others meanwhile."""
+    main, beside = [], []
+    for group in groups:
+        together, alone = (group.together, parallel), (group.alone, 1)
+        if group.together and len(group.alone) >= _WORTH_A_CLUSTER and not one_cluster:
+            main.append(Step(group, [together]))
+            beside.append(Step(group, [alone]))
+        else:
+            main.append(Step(group, [part for part in (together, alone) if part[0]]))
+    return [lane for lane in (main, beside) if lane]
 
 
 def _cluster_ready(cluster: Cluster, quirks: Sequence[str]) -> events.ClusterReady:

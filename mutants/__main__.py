@@ -1,101 +1,104 @@
-"""Runs every mutant driver against the checks that it must break: `python -m mutants [QUIRK ...]`.
+"""Proof that the checks can fail: `python -m mutants [NAME ...]` runs mutants against what they must break.
 
-One cluster of each profile serves all mutants. A mutant is killed if every requirement that it breaks fails.
-Prints the table requirement x mutant and the score; ends with 1 if a mutant survives.
+Prints every check with the mutants that killed it, and the score. Ends with 1 if a check did not notice a
+mutant that breaks it, or if nothing killed a check and `survivors.yaml` gives no reason.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
+import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import yaml
+from cli.options import DEFAULT_KUBERNETES
+from harness.errors import HarnessError
+from harness.results import Result
+from mutants import matrix, table
+from mutants.changes import Mutant
+from suites import checks
+from suites.checks import Check
 
-from clusters.interface import Profile
-from harness import events, journal
-from harness.results import Result, worst
-from suites.catalogue import load
-
-_COMMAND = (sys.executable, "-m", "cli.main")
-_TABLE = Path(__file__).parent / "drivers.yaml"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a mutant did to one requirement."""
-
-    quirk: str
-    requirement: str
-    result: Result
-
-    @property
-    def killed(self) -> bool:
-        """Whether the requirement's checks noticed."""
-        return self.result is Result.FAIL
+AREAS = ("extended_resource", "apf", "quota", "taints", "metadata", "list_attributes", "numa")
+"""Folders whose checks are all to be killed."""
 
 
 def main() -> None:
     """Run the mutants that are named, or all."""
-    table: Mapping[str, Sequence[str]] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
-    unknown = sorted(set(sys.argv[1:]) - set(table))
-    if unknown:
-        sys.exit(f"{_TABLE.name}: no mutant {', '.join(unknown)}; there are: {', '.join(table)}")
-    wanted = {quirk: table[quirk] for quirk in sys.argv[1:] or table}
-    verdicts = [verdict for profile in Profile for verdict in _run_on(profile, wanted)]
-    killed = sum(verdict.killed for verdict in verdicts)
-    survivors = [verdict for verdict in verdicts if not verdict.killed]
-    print(f"{killed} of {len(verdicts)} killed ({killed / max(1, len(verdicts)):.0%})")
-    for verdict in survivors:
-        print(f"survived: {verdict.quirk} on {verdict.requirement}: {verdict.result}")
-    sys.exit(1 if survivors else 0)
-
-
-def _run_on(profile: Profile, table: Mapping[str, Sequence[str]]) -> Iterator[Verdict]:
-    catalogue = load()
-    own = {
-        quirk: [name for name in names if catalogue.get(name).profile is profile]
-        for quirk, names in table.items()
-    }
-    if not any(own.values()):
-        return
-    with _cluster(profile) as cluster, tempfile.TemporaryDirectory() as results:
-        for quirk, names in own.items():
-            if names:
-                for verdict in _run(cluster, quirk, names, Path(results)):
-                    sign = "killed" if verdict.killed else "SURVIVED"
-                    print(
-                        f"{verdict.requirement:<7} {verdict.quirk:<32} {verdict.result:<14} {sign}",
-                        flush=True,
-                    )
-                    yield verdict
-
-
-@contextmanager
-def _cluster(profile: Profile) -> Iterator[str]:
-    name = f"mutants-{profile}-{os.getpid()}"
-    subprocess.run([*_COMMAND, "up", name, "--profile", profile], check=True, stdout=subprocess.DEVNULL)
+    options = _parser().parse_args()
     try:
-        yield name
-    finally:
-        subprocess.run([*_COMMAND, "down", name], check=True, stdout=subprocess.DEVNULL)
+        mutants = _chosen(options.names)
+        found = checks.collect()
+        made = matrix.jobs(mutants, found, area=options.area)
+        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+            results = Path(options.results or folder)
+            run = (
+                matrix.on_cluster(options.cluster, made, results)
+                if options.cluster
+                else matrix.run(made, results, options.kubernetes)
+            )
+            verdicts = [_show(verdict, options.verbose) for verdict in run]
+    except HarnessError as error:
+        sys.exit(f"mutants: {error}")
+    survived = [each for each in verdicts if each.wanted and not each.killed]
+    strays = [each for each in verdicts if each.stray]
+    unproven = [] if options.names else _score(found, verdicts, table.survivors())
+    for each in survived:
+        print(f"SURVIVED {each.mutant}: {each.check.id}: {each.result}: {each.message.splitlines()[:1]}")
+    for each in strays:
+        print(f"STRAY    {each.mutant} also broke {each.check.id}: {each.message.splitlines()[:1]}")
+    sys.exit(1 if survived or strays or unproven else 0)
 
 
-def _run(cluster: str, quirk: str, names: Sequence[str], results: Path) -> Iterator[Verdict]:
-    subprocess.run(
-        [*_COMMAND, "run", *names, "--cluster", cluster, "--quirk", quirk, "--run-id", quirk],
-        check=False,
-        capture_output=True,
-        env={**os.environ, "DRA_HARNESS_RESULTS": str(results)},
-    )
-    finished = [each for each in journal.read(results / quirk) if isinstance(each, events.CheckFinished)]
-    for name in names:
-        yield Verdict(quirk, name, worst(each.result for each in finished if name in each.requirements))
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="mutants; all, if none is named")
+    parser.add_argument("--cluster", help="use this cluster, for trying a mutant")
+    parser.add_argument("--kubernetes", default=DEFAULT_KUBERNETES, help="version of the clusters")
+    parser.add_argument("--area", action="store_true", help="run drivers against the whole areas they break")
+    parser.add_argument("--results", help="keep the runs' folders here")
+    parser.add_argument("--verbose", "-v", action="store_true", help="show why checks failed")
+    return parser
+
+
+def _chosen(names: Sequence[str]) -> list[Mutant]:
+    mutants = table.load()
+    if unknown := sorted(set(names) - {mutant.name for mutant in mutants}):
+        sys.exit(f"mutants: no mutant {', '.join(unknown)}; there are: {', '.join(m.name for m in mutants)}")
+    return [mutant for mutant in mutants if mutant.name in names or not names]
+
+
+def _show(verdict: matrix.Verdict, verbose: bool) -> matrix.Verdict:
+    sign = "killed" if verdict.killed else "SURVIVED" if verdict.wanted else "untouched"
+    if verdict.wanted or verdict.killed:
+        print(f"{sign:<9} {verdict.mutant:<34} {verdict.check.id} ({verdict.result})", flush=True)
+        if verbose:
+            print("    " + verdict.message.replace("\n", "\n    "), flush=True)
+    return verdict
+
+
+def _score(
+    found: Iterable[Check], verdicts: Sequence[matrix.Verdict], excused: Mapping[str, str]
+) -> list[Check]:
+    """Print each check with what killed it; return those that nothing killed and nobody excused."""
+    own = [check for check in found if check.id.split("/")[0] in AREAS]
+    killers: dict[str, list[str]] = {check.id: [] for check in own}
+    for verdict in verdicts:
+        if verdict.killed or verdict.result is Result.EXPECTED_FAIL:
+            # A known deviation is a release that breaks the promise for real.
+            name = verdict.mutant if verdict.killed else "the release itself"
+            killers[verdict.check.id].append(name)
+    unproven = []
+    for check in sorted(own, key=lambda check: (check.requirements, check.id)):
+        reason = next((why for start, why in excused.items() if check.id.startswith(start)), None)
+        by = ", ".join(dict.fromkeys(killers[check.id])) or (f"excused: {reason}" if reason else "NOTHING")
+        if not killers[check.id] and reason is None:
+            unproven.append(check)
+        print(f"{','.join(check.requirements):<16} {check.id:<90} {by}")
+    killed = sum(bool(names) for names in killers.values())
+    print(f"{killed} of {len(own)} checks killed ({killed / max(1, len(own)):.1%})")
+    return unproven
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ class ConsoleReporter(Reporter):
             case events.ClusterReady():
                 self._cluster(event)
             case events.CheckStarted():
+                self._progress.start()  # again, where the end of another cluster took it away
                 self._progress.update(self._task, description=plain(self._console, short_name(event.check)))
             case events.CheckFinished():
                 self._check(event)

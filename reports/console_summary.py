@@ -42,6 +42,7 @@ def print_summary(console: Console, run: Run, run_dir: Path) -> None:
     _failures(console, run)
     _deviations(console, run)
     _reasons(console, run)
+    _areas(console, run)
     _slowest(console, run)
     _clusters(console, run)
     _totals(console, run, run_dir)
@@ -196,6 +197,20 @@ def _ranges(names: list[str]) -> str:
 def _follows(first: str, second: str) -> bool:
     one, two = (re.fullmatch(r"(.*?)(\d+)", name) for name in (first, second))
     return one is not None and two is not None and one[1] == two[1] and int(two[2]) == int(one[2]) + 1
+
+
+def _areas(console: Console, run: Run) -> None:
+    if len(run.areas) < 2:
+        return
+    _heading(console, "Time per area")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("area", no_wrap=True)
+    for title in ("checks", "time in checks", "first to last"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for area in run.areas:
+        times = (duration(area.seconds), duration(area.elapsed))
+        table.add_row(plain(console, area.name), str(len(area.checks)), *times)
+    console.print(table)
 
 
 def _slowest(console: Console, run: Run) -> None:

@@ -125,6 +125,25 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class Area:
+    """The checks of one area, and the time that they took."""
+
+    name: str
+    checks: tuple[events.CheckFinished, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in its checks; several ran at once."""
+        return sum(check.seconds for check in self.checks)
+
+    @property
+    def elapsed(self) -> float:
+        """From the start of its first check to the end of its last."""
+        begun = min(check.at - datetime.timedelta(seconds=check.seconds) for check in self.checks)
+        return (max(check.at for check in self.checks) - begun).total_seconds()
+
+
+@dataclass(frozen=True)
 class Run:
     """Everything that a report needs."""
 
@@ -212,6 +231,14 @@ class Run:
     def with_status(self, *statuses: str) -> tuple[Requirement, ...]:
         """The requirements that have one of these statuses."""
         return tuple(item for item in self.requirements if item.status in statuses)
+
+    @property
+    def areas(self) -> tuple[Area, ...]:
+        """The areas of which checks ended, by name."""
+        by_name: dict[str, list[events.CheckFinished]] = {}
+        for check in self.checks:
+            by_name.setdefault(self.area_of(check.check, check.requirements), []).append(check)
+        return tuple(Area(name, tuple(by_name[name])) for name in sorted(by_name))
 
     def area_of(self, check: str, requirements: Sequence[str]) -> str:
         """The area of a check: that of its first known requirement, else the folder of its file."""

@@ -23,10 +23,10 @@ __all__ = ["cluster", "control", "drivers", "evidence", "kube", "names", "namesp
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Cluster:
     """The cluster that the run is against."""
-    run_dir: Path | None = pytestconfig.getoption("--run-dir")
-    if run_dir is None:
-        raise pytest.UsageError("checks run through `dra-harness run`, which passes --run-dir")
-    return target.read_cluster(run_dir)
+    file: Path | None = pytestconfig.getoption("--cluster-file")
+    if file is None:
+        raise pytest.UsageError("checks run through `dra-harness run`, which passes --cluster-file")
+    return target.read_cluster(file)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,8 @@ from suites.evidence import EVIDENCE, Observations
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that the engine passes."""
     group = parser.getgroup("dra-harness")
-    group.addoption("--run-dir", type=Path, help="folder of the run, with cluster.json in it")
+    group.addoption("--run-dir", type=Path, help="folder of the run")
+    group.addoption("--cluster-file", type=Path, help="the cluster, see suites/target.py")
     group.addoption("--quirk", action="append", default=[], help="a seeded fault of every bundled driver")
 
 

@@ -1,4 +1,4 @@
-"""`cluster.json` in a run's folder: how the checks, in processes of their own, find the cluster."""
+"""A cluster as a file in a run's folder: how checks, in processes of their own, find the cluster."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import pydantic
 from clusters.interface import Cluster
 
 _ADAPTER: pydantic.TypeAdapter[Cluster] = pydantic.TypeAdapter(Cluster)
-_FILE = "cluster.json"
 
 
-def write_cluster(run_dir: Path, cluster: Cluster) -> None:
-    """Record the cluster that a run is against."""
-    (run_dir / _FILE).write_bytes(_ADAPTER.dump_json(cluster, indent=1))
+def write_cluster(run_dir: Path, cluster: Cluster) -> Path:
+    """Record a cluster that a run is against, and return the file."""
+    path = run_dir / f"cluster-{cluster.name}.json"
+    path.write_bytes(_ADAPTER.dump_json(cluster, indent=1))
+    return path
 
 
-def read_cluster(run_dir: Path) -> Cluster:
-    """The cluster that a run is against."""
-    return _ADAPTER.validate_json((run_dir / _FILE).read_bytes())
+def read_cluster(path: Path) -> Cluster:
+    """The cluster that checks are against."""
+    return _ADAPTER.validate_json(path.read_bytes())

@@ -105,7 +105,7 @@ class Workloads:
             status = pod["status"]
             states = status.get("containerStatuses", [])
             if status.get("phase") != "Running" or not all(each.get("started") for each in states):
-                raise NotYet(self._describe(pod))
+                raise NotYet(lambda: self._describe(pod))
             return pod
 
         return wait_until(running, deadline, f"pod {name} to run")
@@ -116,7 +116,7 @@ class Workloads:
         def reached() -> Object:
             pod = self.get(name)
             if pod["status"].get("phase") != phase:
-                raise NotYet(self._describe(pod))
+                raise NotYet(lambda: self._describe(pod))
             return pod
 
         return wait_until(reached, deadline, f"pod {name} to be {phase}")
@@ -135,7 +135,7 @@ class Workloads:
             condition = _condition(pod, "PodScheduled")
             message: str = condition.get("message", "")
             if condition.get("status") != "False" or not any(text in message for text in texts):
-                raise NotYet(self._describe(pod))
+                raise NotYet(lambda: self._describe(pod))
             return message
 
         reasons = " or ".join(repr(text) for text in texts)
@@ -203,7 +203,7 @@ class Workloads:
         def gone() -> bool:
             pod = self.kube.find(PODS, name, self.namespace)
             if pod:
-                raise NotYet(self._describe(pod))
+                raise NotYet(lambda: self._describe(pod))
             return True
 
         wait_until(gone, deadline, f"pod {name} to be gone")

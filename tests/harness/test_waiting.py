@@ -54,6 +54,28 @@ def test_it_asks_again_every_interval_until_the_value_is_there(clock: FakeTime) 
     assert clock.slept == [2, 2, 2, 2, 2]
 
 
+def test_without_an_interval_it_asks_less_often_with_time(clock: FakeTime) -> None:
+    """A tenth of the time waited, at least 0.1 s and at most 0.5 s."""
+    with pytest.raises(WaitTimeout):
+        wait_until(probe_of(None), 8, "it", sleep=clock.sleep)
+
+    assert clock.slept[:10] == pytest.approx([0.1] * 10)
+    assert clock.slept[15] == pytest.approx(0.1 * sum(clock.slept[:15]))
+    assert clock.slept[-1] == pytest.approx(0.5)
+
+
+def test_what_is_costly_to_see_is_looked_at_once_in_vain(clock: FakeTime) -> None:
+    looks: list[float] = []
+
+    def look() -> str:
+        looks.append(clock.now)
+        return "the events"
+
+    with pytest.raises(WaitTimeout, match=r"last seen: the events$"):
+        wait_until(probe_of(NotYet(look)), 3, "it", interval=1, sleep=clock.sleep)
+    assert looks == [1003.0]
+
+
 def test_the_deadline_ends_it_with_what_was_last_seen(clock: FakeTime) -> None:
     probe = probe_of(NotYet("no pod"), NotYet("phase Pending"))
     with pytest.raises(WaitTimeout) as raised:

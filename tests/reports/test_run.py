@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 
 import pytest
@@ -173,3 +174,23 @@ def test_area_comes_from_the_plan_then_from_the_folder(started: events.RunStarte
     assert run.area_of("suites/x/test_y.py::test_z", ["B-1", "A-1"]) == "numa"
     assert run.area_of("suites/x/test_y.py::test_z", ["B-1"]) == "x"
     assert run.area_of("test_z", []) == "other"
+
+
+def test_areas_have_the_time_of_their_checks(started: events.RunStarted) -> None:
+    """Two checks of `taints` overlap: 4 s and 6 s, of which the last ends 7 s after the first began."""
+
+    def ended(check: str, second: int, seconds: float) -> events.CheckFinished:
+        at = started.at + datetime.timedelta(seconds=second)
+        return events.CheckFinished(at=at, check=check, requirements=[], result=Result.PASS, seconds=seconds)
+
+    checks = [
+        ended("taints/test_a.py::test_one", 4, 4.0),
+        ended("taints/test_a.py::test_two", 7, 6.0),
+        ended("apf/test_b.py::test_three", 9, 1.5),
+    ]
+    log: list[events.Event] = [started, *checks]
+
+    areas = Run.from_events([*log]).areas
+
+    found = {area.name: (len(area.checks), area.seconds, area.elapsed) for area in areas}
+    assert found == {"apf": (1, 1.5, 1.5), "taints": (2, 10.0, 7.0)}

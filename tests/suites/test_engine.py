@@ -18,7 +18,7 @@ from harness import events, journal
 from harness.errors import HarnessError
 from harness.events import CheckFinished, CheckStarted, Event, PlannedRequirement
 from harness.waiting import wait_until
-from suites import checks, engine, target
+from suites import checks, engine
 
 CONFTEST = """
     import datetime
@@ -250,7 +250,7 @@ class EngineRun:
         logs.mkdir(parents=True)
         (logs / "kube-apiserver.log").write_text("I0301 started with --token=hunter2hunter2\n")
         node = Node("node-1", folder / "kubelet", "/var/lib/kubelet", folder / "cdi")
-        cluster = Cluster(
+        self.cluster = Cluster(
             name="c",
             provider="paper",
             kubernetes="v1.37.2",
@@ -262,7 +262,6 @@ class EngineRun:
             id=self.cluster_id,
             driver_kubeconfig=folder / "none.kubeconfig",
         )
-        target.write_cluster(self.run_dir, cluster)
         planned = [
             PlannedRequirement(
                 requirement=name, level="MUST", owner="S", text="t.", source="s", area="core", checks=ids
@@ -276,7 +275,7 @@ class EngineRun:
         self, *names: str, parallel: int = 1, seed: int = 7, on_event: Callable[[Event], None] | None = None
     ) -> None:
         wanted = [f"test_it.py::test_{name}" for name in names] or ["test_it.py"]
-        execution = engine.Execution(self.run_dir, self.cluster_id, seed, parallel)
+        execution = engine.Execution(self.run_dir, self.cluster, seed, parallel)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checks, "SUITES", self.suite)
             patch.setattr(engine, "SUITES", self.suite)
@@ -361,7 +360,7 @@ def test_the_seed_decides_the_order(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         run = EngineRun(tmp_path / folder, text)
         run.execute(seed=1)
-        assert "Using --randomly-seed=1\n" in (run.run_dir / "pytest.log").read_text()
+        assert "Using --randomly-seed=1\n" in (run.run_dir / "pytest-c.log").read_text()
         orders.append(run.started)
     assert orders[0] == orders[1] != list("abcdefgh")
     assert sorted(orders[0]) == list("abcdefgh")
@@ -482,7 +481,7 @@ def test_a_worker_that_dies_is_an_error_of_its_check_alone(
 
 def test_pytest_itself_dying_is_a_harness_error(tmp_path: Path) -> None:
     run = EngineRun(tmp_path, CRASH)
-    with pytest.raises(HarnessError, match=r"^pytest ended with 9; see pytest\.log"):
+    with pytest.raises(HarnessError, match=r"^pytest ended with 9; see pytest-c\.log"):
         run.execute("crash")
     assert (run.started, run.finished) == (["crash"], {})
 
@@ -528,7 +527,7 @@ def test_a_half_written_event_waits_for_its_end(tmp_path: Path) -> None:
     handed_on: list[Event] = []
     path = tmp_path / "events.ndjson"
     path.write_bytes(b"old\n")
-    follower = engine._Follower(path, handed_on.append)
+    follower = engine.Follower(path, handed_on.append)
     event = events.HarnessFault(at=events.now(), message="é")
     line = events.dump(event).encode() + b"\n"
     for end in range(len(line)):
@@ -546,4 +545,4 @@ def test_plain_pytest_says_how_checks_are_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", *checks.base_arguments(), f"{run.file}::test_one"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "checks run through `dra-harness run`, which passes --run-dir" in done.stdout
+    assert "checks run through `dra-harness run`, which passes --cluster-file" in done.stdout

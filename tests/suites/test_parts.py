@@ -34,9 +34,9 @@ CLUSTER = Cluster(
 
 
 def test_a_cluster_is_found_again_as_it_was(tmp_path: Path) -> None:
-    target.write_cluster(tmp_path, CLUSTER)
-    assert target.read_cluster(tmp_path) == CLUSTER
-    assert json.loads((tmp_path / "cluster.json").read_text())["kubeconfig"] == "/s/admin.kubeconfig"
+    path = target.write_cluster(tmp_path, CLUSTER)
+    assert target.read_cluster(path) == CLUSTER
+    assert json.loads((tmp_path / "cluster-c.json").read_text())["kubeconfig"] == "/s/admin.kubeconfig"
 
 
 def test_names_are_the_same_for_the_same_check_of_the_same_run() -> None:
