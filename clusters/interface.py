@@ -82,7 +82,8 @@ class Cluster:
     driver_kubeconfig: Path
     """Credentials with the rights of a hosted driver."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """Where kube-scheduler and kube-controller-manager serve metrics to the admin, by component, if known."""
+    """Where components but the API server serve metrics to the admin, by component, if known; kubelets that
+    are not here are asked through the API server."""
     simulated_nodes: int = 0
     """How many nodes there are besides `nodes` that exist only in the API."""
     seconds: float = 0.0
@@ -144,13 +145,20 @@ class ClusterProvider(Protocol):
         """The clusters that are up or were left half-way."""
         ...
 
-    def restart(self, name: str, component: str, gates: Mapping[str, bool] | None = None) -> None:
-        """Restart one component, with gates on top of the cluster's own; workloads stay as they are.
+    def restart(
+        self,
+        name: str,
+        component: str,
+        gates: Mapping[str, bool] | None = None,
+        flags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Restart one component, with gates and flags on top of its own; workloads stay as they are.
 
         Args:
             name: the cluster.
             component: as `status` names it, such as kube-scheduler or kubelet/node-1.
             gates: what differs from the cluster's own gates until the next restart.
+            flags: flags of its command line, such as `kube-api-qps`, until the next restart.
 
         Raises:
             EnvironmentBlocked: the component did not come back, or is not the provider's to restart.

@@ -29,6 +29,10 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Ask for the metadata of objects only."""
+
 _MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
 """What the client raises for a kubeconfig whose parts aren't what it takes for granted."""
 
@@ -77,6 +81,7 @@ DEVICE_TAINT_RULES = Resource("resource.k8s.io/v1", "devicetaintrules", namespac
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims", namespaced=True)
 RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "resourceclaimtemplates", namespaced=True)
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
 CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
 ADMISSION_POLICIES = Resource(
@@ -151,6 +156,16 @@ class KubeClient:
             raise ApiError(method, path, response.status, text)
         return text
 
+    def headers(self, path: str) -> Mapping[str, str]:
+        """The headers of the answer to a GET, whatever its status; names in any case.
+
+        The API server says in them where priority and fairness put the request, also of one that it refuses.
+        """
+        response = self._send("GET", path, None, None, "", "application/json", timeout=self._timeout)
+        response.release_conn()
+        headers: Mapping[str, str] = response.headers
+        return headers
+
     def _send(
         self,
         method: str,
@@ -204,6 +219,22 @@ class KubeClient:
         query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
         items: list[Object] = _object(self.request("GET", resource.path(namespace), query=query))["items"]
         return items
+
+    def metadata(
+        self, resource: Resource, namespace: str | None = None, *, limit: int = 0
+    ) -> tuple[Sequence[Object], int]:
+        """List the metadata of objects, and say how many there are besides; cheap where there are many.
+
+        Args:
+            resource: their kind.
+            namespace: all namespaces if none is given.
+            limit: at most so many; 0 for all.
+        """
+        query = {"limit": limit} if limit else None
+        text = self.request("GET", resource.path(namespace), query=query, accept=METADATA_LIST)
+        found = _object(text)
+        items = found["items"] or ()  # null if there is none
+        return [item["metadata"] for item in items], found["metadata"].get("remainingItemCount", 0)
 
     def create(
         self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False

@@ -145,6 +145,8 @@ class Follower:
 
     def drain(self) -> None:
         """Hand on everything that is there."""
+        if not self._path.exists():
+            return
         with self._path.open("rb") as file:
             file.seek(self._offset)
             text = file.read()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
-LABEL = "dra-harness.dev/run"
-"""Every object that a run creates carries this label, with the run's id as its value."""
+from harness.labels import RUN as LABEL
+
+__all__ = ["LABEL", "Names", "slug"]
 
 
 class Names:

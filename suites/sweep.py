@@ -7,38 +7,12 @@ from __future__ import annotations
 
 import urllib3
 
-from clusters import driver_host
+from clusters import driver_host, leftovers
 from clusters.interface import Cluster
 from harness.errors import HarnessError
-from harness.kube import (
-    ADMISSION_BINDINGS,
-    ADMISSION_POLICIES,
-    DEVICE_CLASSES,
-    DEVICE_TAINT_RULES,
-    FLOW_SCHEMAS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    PRIORITY_LEVELS,
-    RESOURCE_SLICES,
-    ApiError,
-    KubeClient,
-    Object,
-    Resource,
-)
+from harness.kube import NAMESPACES, PODS, RESOURCE_SLICES, KubeClient
 from harness.waiting import WaitTimeout, wait_until
-from suites.naming import LABEL
 
-_CLUSTER_SCOPED = (
-    FLOW_SCHEMAS,
-    PRIORITY_LEVELS,
-    ADMISSION_BINDINGS,
-    ADMISSION_POLICIES,
-    DEVICE_CLASSES,
-    DEVICE_TAINT_RULES,
-    RESOURCE_SLICES,
-    NODES,
-)
 _GONE_SECONDS = 60.0
 
 
@@ -60,26 +34,14 @@ def sweep(cluster: Cluster, run_id: str) -> None:
 
 
 def _remove_objects(cluster: Cluster, kube: KubeClient, run_id: str) -> None:
-    selector = f"{LABEL}={run_id}"
-    for resource in _CLUSTER_SCOPED:
-        for obj in _labelled(kube, resource, selector):
-            kube.delete(resource, obj["metadata"]["name"])
-    namespaces = [each["metadata"]["name"] for each in kube.list(NAMESPACES, labels=selector)]
+    leftovers.remove_cluster_scoped(kube, run_id)
+    namespaces = leftovers.namespaces_of(kube, run_id)
     for namespace in namespaces:
         kube.delete(NAMESPACES, namespace)
     _wait_no_pods(kube, namespaces)
     for driver in driver_host.kill_all(cluster, run_id):
         for slice_ in kube.list(RESOURCE_SLICES, fields=f"spec.driver={driver}"):
             kube.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
-
-
-def _labelled(kube: KubeClient, resource: Resource, selector: str) -> list[Object]:
-    try:
-        return kube.list(resource, labels=selector)
-    except ApiError as error:
-        if error.status == 404:  # a kind that the release doesn't serve
-            return []
-        raise
 
 
 def _wait_no_pods(kube: KubeClient, namespaces: list[str]) -> None:

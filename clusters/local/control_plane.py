@@ -44,7 +44,7 @@ def start(layout: Layout, component: str) -> subprocess.Popen[bytes]:
     }[component](layout)
     inside = namespaces.enter(layout, _OWNER) if component == APISERVER else []
     return processes.spawn(
-        [*inside, layout.programs[component], *arguments],
+        [*inside, layout.programs[component], *arguments, *layout.flags],
         cluster_id=layout.state.id,
         component=component,
         log=layout.log(component),

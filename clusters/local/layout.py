@@ -32,11 +32,23 @@ class Layout:
     ports: Ports
     other_gates: Mapping[str, bool] = field(default_factory=dict)
     """What differs from the cluster's gates for a component that is restarted."""
+    other_flags: Mapping[str, str] = field(default_factory=dict)
+    """Flags that a restarted component gets besides its own; of a flag given twice the last counts."""
 
     @classmethod
-    def of(cls, state: ClusterState, other_gates: Mapping[str, bool] | None = None) -> Layout:
+    def of(
+        cls,
+        state: ClusterState,
+        other_gates: Mapping[str, bool] | None = None,
+        other_flags: Mapping[str, str] | None = None,
+    ) -> Layout:
         """The layout of a cluster that is up."""
-        return cls(state, state.programs, Ports(**state.ports), other_gates or {})
+        return cls(state, state.programs, Ports(**state.ports), other_gates or {}, other_flags or {})
+
+    @property
+    def flags(self) -> list[str]:
+        """`other_flags` as arguments."""
+        return [f"--{flag}={value}" for flag, value in self.other_flags.items()]
 
     @property
     def gates(self) -> dict[str, bool]:

@@ -112,6 +112,7 @@ class LocalNode:
                 f"--hostname-override={self.name}",
                 f"--node-ip={self.address}",
                 f"--node-labels=dra-harness.dev/cluster={state.name}",
+                *self.layout.flags,
             ],
         )
 

@@ -101,9 +101,15 @@ class LocalProvider:
             for component in expected
         ]
 
-    def restart(self, name: str, component: str, gates: Mapping[str, bool] | None = None) -> None:
+    def restart(
+        self,
+        name: str,
+        component: str,
+        gates: Mapping[str, bool] | None = None,
+        flags: Mapping[str, str] | None = None,
+    ) -> None:
         """Restart one component; see `ClusterProvider.restart`."""
-        restart.restart(Layout.of(state.load(name), gates), component)
+        restart.restart(Layout.of(state.load(name), gates, flags), component)
 
     def _reserve(self, spec: ClusterSpec, programs: Mapping[str, Path]) -> Layout:
         """Take a name, an id and an address block, and write them down, before anything is started."""

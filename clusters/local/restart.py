@@ -1,4 +1,4 @@
-"""Restarts one component of a cluster that is up, perhaps with other gates, while workloads stay."""
+"""Restarts one component of a cluster that is up, perhaps with other gates and flags; workloads stay."""
 
 from __future__ import annotations
 

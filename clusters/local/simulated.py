@@ -6,9 +6,10 @@ a taint, so a pod comes to one only if it tolerates that.
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import subprocess
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,17 @@ from clusters.local import bootstrap
 from clusters.local.layout import Layout
 from clusters.local.state import write_atomically
 from harness.errors import EnvironmentBlocked
-from harness.kube import NODES, RESOURCE_SLICES, KubeClient, Object, Resource
+from harness.kube import (
+    FLOW_SCHEMAS,
+    MERGE_PATCH,
+    METADATA,
+    NODES,
+    RESOURCE_SLICES,
+    ROLE_BINDINGS,
+    KubeClient,
+    Object,
+    Resource,
+)
 from harness.waiting import NotYet, wait_until
 
 COMPONENT = "kwok"
@@ -34,15 +45,29 @@ SIMULATED = "dra-harness.dev/simulated"
 CAPACITY = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "110"}
 """Capacity and allocatable of every simulated node."""
 
+_TAINTS = [{"key": SIMULATED, "effect": "NoSchedule"}]
+_CONDITIONS = {
+    "Ready": "KubeletReady",
+    "MemoryPressure": "KubeletHasSufficientMemory",
+    "DiskPressure": "KubeletHasNoDiskPressure",
+    "PIDPressure": "KubeletHasSufficientPID",
+}
+"""Condition -> the reason that a healthy kubelet gives."""
+
 _USER = "dra-harness-kwok"
 _STAGES = Path(__file__).parent / "stages"
+_NAME_PREFIX = "sim-"
 _THREADS = 4 * (os.cpu_count() or 1)
 """The client keeps 5 connections per CPU."""
 _START_SECONDS = 30.0
 _SECONDS_PER_NODE = 0.05
 
-_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True)
-_FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False)
+_LEASES = Resource("coordination.k8s.io/v1", "leases", namespaced=True)
+
+_TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
+_TTLS = ((100, 0), (500, 15), (1000, 30), (2000, 60))
+"""Nodes in the cluster -> the annotation's value up to there (pkg/controller/ttl/ttl_controller.go)."""
+_LARGEST_TTL = 300
 
 _RULES: list[dict[str, Any]] = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]},
@@ -88,18 +113,31 @@ def bring_up(layout: Layout, client: KubeClient, inventory: Path | None) -> None
     _grant(client)
     popen = _start(layout)
     model = client.get(NODES, layout.state.nodes[0])
-    nodes = [node_object(f"sim-{index}", layout.state.name, model) for index in range(1, count + 1)]
+    real = len(layout.state.nodes)
+    nodes = [
+        node_object(f"{_NAME_PREFIX}{index}", layout.state.name, model, ttl(real + index))
+        for index in range(1, count + 1)
+    ]
     create = partial(_create, client, driver_host.bundled_inventory(inventory))
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="simulated") as pool:
         list(pool.map(create, nodes))
-    _wait_ready(layout, client, popen)
+    _wait_held(layout, client, popen)
 
 
-def node_object(name: str, cluster: str, model: Object) -> Object:
-    """A Node that looks to the scheduler like `model`, a real one, but for its size and its taint."""
+def ttl(nodes: int) -> int:
+    """What the TTL controller annotates a node with that comes to a cluster as the last of so many."""
+    return next((seconds for most, seconds in _TTLS if nodes <= most), _LARGEST_TTL)
+
+
+def node_object(name: str, cluster: str, model: Object, ttl_seconds: int = 0) -> Object:
+    """A Node that looks to the scheduler like `model`, a real one, but for its size and its taint.
+
+    It is Ready and has all that the controllers would add to it one node after the other, at 20 requests/s:
+    for a thousand nodes that would take a minute, into the load that is to be measured.
+    """
     info = model["status"]["nodeInfo"]
+    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
     labels = {SIMULATED: "true", "dra-harness.dev/cluster": cluster, "kubernetes.io/hostname": name}
-    # The node controller would add the beta ones, one node after the other.
     for prefix in ("kubernetes.io", "beta.kubernetes.io"):
         labels |= {f"{prefix}/os": info["operatingSystem"], f"{prefix}/arch": info["architecture"]}
     status = {
@@ -108,15 +146,27 @@ def node_object(name: str, cluster: str, model: Object) -> Object:
         # No InternalIP: a request for logs fails at once, instead of waiting for a kubelet that isn't there.
         "addresses": [{"type": "Hostname", "address": name}],
         "nodeInfo": info | {"machineID": "", "systemUUID": "", "bootID": ""},
+        "conditions": [
+            {
+                "type": kind,
+                "status": "True" if kind == "Ready" else "False",
+                "reason": reason,
+                "message": "simulated by kwok",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
+            for kind, reason in _CONDITIONS.items()
+        ],
     }
     if features := model["status"].get("declaredFeatures"):
         status["declaredFeatures"] = features
+    # Many tools know nodes that are not there by the first annotation.
+    annotations = {"kwok.x-k8s.io/node": "fake", _TTL_ANNOTATION: str(ttl_seconds)}
     return {
         "apiVersion": NODES.api_version,
         "kind": "Node",
-        # Many tools know nodes that are not there by this annotation.
-        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
-        "spec": {"taints": [{"key": SIMULATED, "effect": "NoSchedule"}]},
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {"taints": _TAINTS},
         "status": status,
     }
 
@@ -168,16 +218,16 @@ def _grant(client: KubeClient) -> None:
     group = "rbac.authorization.k8s.io"
     subject = {"apiGroup": group, "kind": "User", "name": _USER}
     binding = {
-        "apiVersion": _ROLE_BINDINGS.api_version,
+        "apiVersion": ROLE_BINDINGS.api_version,
         "kind": "RoleBinding",
         "metadata": {"name": _USER},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{_USER}-leases"},
         "subjects": [subject],
     }
-    client.create(_ROLE_BINDINGS, binding, _LEASE_NAMESPACE)
+    client.create(ROLE_BINDINGS, binding, _LEASE_NAMESPACE)
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
     flow_schema = {
-        "apiVersion": _FLOW_SCHEMAS.api_version,
+        "apiVersion": FLOW_SCHEMAS.api_version,
         "kind": "FlowSchema",
         "metadata": {"name": _USER},
         "spec": {
@@ -191,7 +241,7 @@ def _grant(client: KubeClient) -> None:
             ],
         },
     }
-    client.create(_FLOW_SCHEMAS, flow_schema)
+    client.create(FLOW_SCHEMAS, flow_schema)
 
 
 def _start(layout: Layout) -> subprocess.Popen[bytes]:
@@ -213,31 +263,33 @@ def _start(layout: Layout) -> subprocess.Popen[bytes]:
 
 
 def _create(client: KubeClient, inventory: Inventory, node: Object) -> None:
-    stored = client.create(NODES, node)
+    """Create a node and its slices, and lift the taint that the API server gives every new node.
+
+    The node controller would lift it too, at its own pace.
+    """
+    stored = json.loads(client.request("POST", NODES.path(), body=node, accept=METADATA))
     for slice_ in slices_of(stored, inventory):
-        client.create(RESOURCE_SLICES, slice_)
+        client.request("POST", RESOURCE_SLICES.path(), body=slice_, accept=METADATA)
+    path = NODES.path(name=node["metadata"]["name"])
+    patch = {"spec": {"taints": _TAINTS}}
+    client.request("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=METADATA)
 
 
-def _wait_ready(layout: Layout, client: KubeClient, popen: subprocess.Popen[bytes]) -> None:
+def _wait_held(layout: Layout, client: KubeClient, popen: subprocess.Popen[bytes]) -> None:
+    """Wait until kwok holds the leases of all nodes: only then it looks after their pods, too."""
     count = layout.state.simulated_nodes
 
-    def ready() -> bool:
+    def held() -> bool:
         if popen.poll() is not None:
             raise EnvironmentBlocked(f"{COMPONENT} ended: {processes.tail(layout.log(COMPONENT))}")
-        nodes = client.list(NODES, labels=f"{SIMULATED}=true")
-        missing = count - sum(map(_is_ready, nodes))
+        leases, _ = client.metadata(_LEASES, _LEASE_NAMESPACE)
+        missing = count - sum(lease["name"].startswith(_NAME_PREFIX) for lease in leases)
         if missing:
-            raise NotYet(f"{missing} of {count} are not Ready")
+            raise NotYet(f"{missing} of {count} have no lease")
         return True
 
     deadline = _START_SECONDS + _SECONDS_PER_NODE * count
     try:
-        wait_until(ready, deadline, "the simulated nodes to be Ready", interval=0.2)
+        wait_until(held, deadline, "kwok to look after the simulated nodes", interval=0.2)
     except AssertionError as error:
         raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(COMPONENT))}") from error
-
-
-def _is_ready(node: Object) -> bool:
-    conditions: Sequence[Object] = node["status"].get("conditions", ())
-    ready = any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
-    return ready and [taint["key"] for taint in node["spec"]["taints"]] == [SIMULATED]

@@ -97,6 +97,10 @@ class ClusterState(pydantic.BaseModel):
                 component: f"https://127.0.0.1:{self.ports[port]}"
                 for component, port in _METRICS_PORTS.items()
                 if port in self.ports
+            }
+            | {
+                f"kubelet/{name}": f"https://127.0.0.1:{port}"
+                for name, (port, _) in zip(self.nodes, self.kubelet_ports, strict=False)
             },
             seconds=self.seconds,
             phases=self.phases,

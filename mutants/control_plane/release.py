@@ -9,6 +9,13 @@ MUTANTS = (
         "as-released",
         "nothing is changed: known deviations of the release fail on it",
         kills=(),
-        neighbours=("APF-03", "ER-10", "LST-07", "TNT-04", "TNT-08", "TNT-12", "HLT-08"),
+        neighbours=(
+            "APF-03",
+            "ER-10",
+            "list_attributes/test_gates.py::test_without_the_gate_nothing_overlaps_unseen",
+            "taints/test_eviction.py::test_no_new_pod_reserves_a_tainted_claim",
+            "taints/test_eviction.py::test_a_wide_toleration_keeps_the_pod",
+            "taints/test_limits.py::test_tolerations_of_a_request",
+        ),
     ),
 )

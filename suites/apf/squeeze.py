@@ -15,6 +15,7 @@ from typing import Any
 
 import urllib3
 
+from clusters import metrics
 from clusters.interface import Cluster
 from harness.kube import (
     FLOW_SCHEMAS,
@@ -26,7 +27,6 @@ from harness.kube import (
     Resource,
 )
 from harness.waiting import NotYet, wait_until
-from suites import metrics
 from suites.naming import LABEL, Names
 
 MAX_ATTEMPTS = 11

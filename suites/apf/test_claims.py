@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from clusters import metrics
 from clusters.interface import Cluster
 from harness.kube import RESOURCE_CLAIM_TEMPLATES, KubeClient, Object
 from harness.waiting import wait_until
-from suites import metrics
 from suites.apf.squeeze import Squeeze, claim_controller, driver, kubelet
 from suites.catalogue import Form
 from suites.devices import allocated, given

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from clusters import metrics
 from clusters.driver_host import HostedDriver
 from clusters.interface import Cluster
 from harness.errors import RequirementFailed
 from harness.kube import KubeClient, Object
 from harness.waiting import NotYet, wait_until
-from suites import metrics
 from suites.apf.squeeze import MAX_ATTEMPTS, Squeeze, scheduler
 from suites.catalogue import Form
 from suites.devices import allocated, given
@@ -33,6 +33,8 @@ _BURST_PODS = 8
 _GIVES_UP_SECONDS = 90.0
 # Far above the scheduler's backoff, and far below the five minutes after which it tries any pod again.
 _TRIED_AGAIN_SECONDS = 60.0
+# Thrice the longest backoff, for a check that runs alone.
+_BACKOFF_IS_OVER_SECONDS = 30.0
 
 
 @requirement("APF-01")
@@ -58,7 +60,7 @@ def test_a_pod_without_its_claim_is_not_bound(
     expect_equal("phase", pod["status"]["phase"], "Pending")
     expect_equal("claims meanwhile", workloads.claims(), [])
     squeeze.stop()
-    workloads.wait_running("pod")
+    workloads.wait_running("pod", _TRIED_AGAIN_SECONDS)
     claim = workloads.special_claim("pod")
     evidence("devices once the limits are back", allocated(claim))
     expect_equal("devices in the container", given(workloads.report("pod")), allocated(claim))
@@ -145,9 +147,9 @@ class Storm:
             self._workloads.wait_event(name, "deletion of ResourceClaim completed")
         self._drivers.device_class(self._driver, suffix="news")
 
-    def wait_running(self) -> list[Object]:
+    def wait_running(self, seconds: float = _TRIED_AGAIN_SECONDS) -> list[Object]:
         """Wait until the pods run."""
-        return [self._workloads.wait_running(name, _TRIED_AGAIN_SECONDS) for name in self.pods]
+        return [self._workloads.wait_running(name, seconds) for name in self.pods]
 
 
 @pytest.fixture
@@ -194,7 +196,7 @@ def test_pods_are_tried_again_once_left_over_claims_are_gone(storm: Storm, workl
         workloads.wait_event(name, "deletion of ResourceClaim completed")
 
     with symptom(_REQUEUE, "deletion of ResourceClaim completed"):
-        storm.wait_running()
+        storm.wait_running(_BACKOFF_IS_OVER_SECONDS)
 
 
 def _settled_claims(workloads: Workloads, expected: int) -> dict[str, Object]:

@@ -32,6 +32,9 @@ from suites.workload import Container, Workloads, pod_manifest
 
 CLAIM_COUNT = "count/resourceclaims.resource.k8s.io"
 _OLD_CLIENT = "dra-harness.dev/OldClient"
+# Far above the scheduler's backoff, and far below the five minutes after which it tries any pod again.
+_TRIED_AGAIN_SECONDS = 60.0
+_CLAIM_GONE_SECONDS = 30.0
 _LEFTOVER = "cannot schedule extended resource claim"
 """What the scheduler says of a special claim that an earlier attempt left behind."""
 
@@ -72,7 +75,7 @@ def test_a_freed_device_wakes_the_other_kind(
     refusal = workloads.wait_unschedulable("waiter", "cannot allocate all claims")
 
     workloads.delete("holder")
-    workloads.wait_running("waiter")
+    workloads.wait_running("waiter", _TRIED_AGAIN_SECONDS)
 
     evidence(f"why the {waiting} pod waits", refusal)
     evidence("its device once it is free", given(workloads.report("waiter")))
@@ -149,7 +152,7 @@ def test_devices_come_back(
         name = field(ended, "status", "extendedResourceClaimStatus", "resourceClaimName")
     evidence("claim of the ended pod", name)
 
-    workloads.wait_no_claims()
+    workloads.wait_no_claims(_CLAIM_GONE_SECONDS)
     workloads.run(pod_manifest("next", [Container(resources={resource: 1})]))
 
     devices = given(workloads.report("next"))
@@ -176,7 +179,7 @@ def test_a_refused_claim_leaves_nothing(
     evidence("what the scheduler says", refusal)
     expect("the pod is not placed", "nodeName" not in workloads.get("pod")["spec"], workloads.get("pod"))
     kube.patch(RESOURCE_QUOTAS, "claims", {"spec": {"hard": {CLAIM_COUNT: "1"}}}, workloads.namespace)
-    workloads.wait_running("pod")
+    workloads.wait_running("pod", _TRIED_AGAIN_SECONDS)
     names = [claim["metadata"]["name"] for claim in workloads.claims()]
     evidence("claims once there is quota", names)
     expect_equal("claims", names, [workloads.special_claim("pod")["metadata"]["name"]])
@@ -262,10 +265,10 @@ def test_a_refused_allocation_leaves_nothing(
     workloads.create(pod_manifest("pod", [Container(resources={device_class.resource(form): 1})]))
     refusal = workloads.wait_event("pod", "refused by the check")
     evidence("what the scheduler says", refusal)
-    workloads.wait_no_claims()
+    workloads.wait_no_claims(_CLAIM_GONE_SECONDS)
     expect("the pod is not placed", "nodeName" not in workloads.get("pod")["spec"], workloads.get("pod"))
     kube.delete(ADMISSION_BINDINGS, allocation_refused)
-    workloads.wait_running("pod")
+    workloads.wait_running("pod", _TRIED_AGAIN_SECONDS)
 
     claim = workloads.special_claim("pod")
     left = [each["metadata"]["name"] for each in workloads.claims()]

@@ -12,7 +12,16 @@ from suites.claims import NO_FIT, allocated_to, create_pod, request
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal, symptom
-from suites.list_attributes.values import Groups, ask, attribute, device_names, pod_name, profile, start
+from suites.list_attributes.values import (
+    Groups,
+    ask,
+    attribute,
+    device_names,
+    pod_name,
+    profile,
+    start,
+    wait_placed,
+)
 from suites.marks import deviation, requirement
 from suites.workload import Workloads
 
@@ -85,6 +94,7 @@ def test_met(
         ask(workloads, group, len(values), kind, source)
 
     for group, values in groups.items():
+        wait_placed(workloads, group)
         workloads.wait_running(pod_name(group))
         devices = allocated_to(workloads, pod_name(group))
         evidence(group, {"values": list(values), "devices allocated": devices})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusters.interface import Cluster, Profile
+from clusters.metrics import APISERVER, SCHEDULER
 from harness.errors import RequirementFailed
 from harness.kube import RESOURCE_SLICES, ApiError, Object
 from suites.claims import NO_FIT, allocated_to
@@ -14,7 +15,6 @@ from suites.evidence import Observations
 from suites.expect import expect, expect_equal, symptom
 from suites.list_attributes.values import Groups, ask, device_names, start
 from suites.marks import deviation, exclusive, requirement
-from suites.metrics import APISERVER, SCHEDULER
 from suites.workload import Workloads
 
 GATE = "DRAListTypeAttributes"

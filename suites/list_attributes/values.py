@@ -8,9 +8,12 @@ from typing import Any
 from clusters.driver_host import HostedDriver
 from clusters.interface import Cluster
 from harness.kube import Object
+from harness.waiting import NotYet, wait_until
 from suites.claims import create_pod, request
 from suites.drivers import DeviceClass, Drivers
 from suites.workload import Workloads
+
+_PLACE_SECONDS = 60.0
 
 Value = Mapping[str, Any]
 """An attribute's value as the API writes it, such as `{"ints": [1, 2]}`."""
@@ -70,6 +73,19 @@ def ask(
     driver, device_class = source
     wanted = request("some", device_class, count=count, cel=has(driver, group))
     return create_pod(workloads, pod_name(group), [wanted], {kind: attribute(driver, group)})
+
+
+def wait_placed(workloads: Workloads, group: str) -> None:
+    """Wait until the scheduler has placed the pod of a group, which takes it no kubelet, so not long."""
+    name = pod_name(group)
+
+    def placed() -> bool:
+        pod = workloads.get(name)
+        if not pod["spec"].get("nodeName"):
+            raise NotYet([each.get("message") for each in pod["status"].get("conditions", ())])
+        return True
+
+    wait_until(placed, _PLACE_SECONDS, f"pod {name} to be placed")
 
 
 def has(driver: HostedDriver, group: str) -> str:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from clusters.driver_host import HostedDriver
 from clusters.interface import Cluster
 from harness.waiting import wait_until
 from suites.control import Control
 from suites.drivers import Drivers
 from suites.evidence import Observations
-from suites.expect import expect, expect_equal
+from suites.expect import expect, expect_equal, precondition
 from suites.marks import exclusive, requirement
 from suites.numa.devices import expected_nodes, group, numa_nodes, published
 from suites.numa.machines import (
@@ -179,16 +180,22 @@ def test_values_survive_the_driver(
 def test_values_survive_the_kubelet(
     cluster: Cluster, control: Control, drivers: Drivers, tmp_path: Path, evidence: Observations
 ) -> None:
-    """A kubelet that restarts may take slices of its node away; what the driver publishes is the same."""
+    """A kubelet that starts takes the slices of its node away; what the driver publishes then is the same."""
     node = cluster.nodes[0]
     inventory = {"devices": [group(NPS4.write(tmp_path), NPS4.devices)]}
     driver = drivers.start(nodes=[node], inventory=inventory)
     before = published(drivers, driver)
+    first = _uids(drivers, driver)
 
     control.restart(f"kubelet/{node.name}")
-    drivers.wait_registered(driver)
+    with precondition("a kubelet that starts takes the slices of its node away"):
+        wait_until(lambda: not first & _uids(drivers, driver), 60, f"other slices of {driver.name}, or none")
 
     after = wait_until(lambda: published(drivers, driver), 60, f"slices of {driver.name} to be there")
     evidence("before", numa_nodes(before))
     evidence("after", numa_nodes(after))
     expect_equal("devices after the kubelet's restart", after, before)
+
+
+def _uids(drivers: Drivers, driver: HostedDriver) -> set[str]:
+    return {slice_["metadata"]["uid"] for slice_ in drivers.slices(driver)}

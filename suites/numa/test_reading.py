@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from clusters.interface import Cluster
-from harness.kube import RESOURCE_SLICES, KubeClient
+from harness.kube import RESOURCE_SLICES, KubeClient, Object
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect_equal
@@ -62,12 +62,21 @@ def test_one_value_and_a_list_are_read_alike(
 
 
 @requirement("NUM-10")
-def test_coverage_of_the_cluster(cluster: Cluster, kube: KubeClient, evidence: Observations) -> None:
-    """Recorded only: how many devices each node has, by driver, and how many of them lack numaNode."""
-    slices = kube.list(RESOURCE_SLICES)
-    by_driver = {slice_["spec"]["driver"]: None for slice_ in slices}
+def test_coverage_of_the_cluster(
+    cluster: Cluster, kube: KubeClient, drivers: Drivers, evidence: Observations
+) -> None:
+    """By driver, how many devices each node has and how many lack numaNode; one driver is known to."""
+    inventory = {"devices": [_device("known", **{NUMA_NODE: {"int": 0}}), _device("one"), _device("two")]}
+    known = drivers.start(inventory=inventory)
 
-    for driver in by_driver:
-        own = [slice_ for slice_ in slices if slice_["spec"]["driver"] == driver]
-        evidence(f"devices of {driver}", {node: asdict(each) for node, each in coverage(own).items()})
+    slices = kube.list(RESOURCE_SLICES)
+    by_driver: dict[str, list[Object]] = {}
+    for slice_ in slices:
+        by_driver.setdefault(slice_["spec"]["driver"], []).append(slice_)
+    counted = {driver: coverage(own) for driver, own in by_driver.items()}
+
+    for driver, rows in counted.items():
+        evidence(f"devices of {driver}", {node: asdict(each) for node, each in rows.items()})
     evidence("all devices", {node: asdict(each) for node, each in coverage(slices).items()})
+    expected = {node.name: Coverage(devices=3, without_numa_node=2) for node in cluster.nodes}
+    expect_equal("coverage of the known driver", counted.get(known.name), expected)

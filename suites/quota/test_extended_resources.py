@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from clusters import metrics
 from clusters.interface import Cluster
 from harness.kube import KubeClient
-from suites import metrics
 from suites.catalogue import Form
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations

@@ -203,7 +203,9 @@ def test_no_new_pod_reserves_a_tainted_claim(
 
 
 @requirement("TNT-08")
-def test_toleration_seconds(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
+def test_toleration_seconds_delay_the_deletion(
+    drivers: Drivers, workloads: Workloads, evidence: Observations
+) -> None:
     """Zero and less is at once, some seconds are so many, and without a number a pod is left alone."""
     seconds = {"zero": 0, "negative": -5, "four": 4, "unset": None}
     bench = Bench(drivers, workloads, len(seconds))

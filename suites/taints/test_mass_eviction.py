@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from clusters import driver_host
+from clusters import driver_host, metrics
 from clusters.interface import Cluster
 from harness.errors import RequirementFailed
 from harness.kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, KubeClient, Object
 from harness.waiting import NotYet, wait_until
-from suites import metrics
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect_equal

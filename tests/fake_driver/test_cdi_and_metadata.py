@@ -274,6 +274,7 @@ QUIRKS: list[tuple[Quirk, Callable[[list[dict[str, Any]], dict[str, Any]], bool]
         Quirk.METADATA_NO_DIRECT_CLAIMS,
         lambda documents, mount: "/resourceclaims/" not in mount["containerPath"],
     ),
+    (Quirk.METADATA_WRONG_NAME, lambda documents, mount: documents[0]["metadata"]["name"] == "fixed-uid"),
     (
         Quirk.METADATA_LEAK,
         lambda documents, mount: "apiToken" in documents[0]["requests"][0]["devices"][0]["attributes"],
@@ -299,3 +300,28 @@ def test_metadata_quirks(
     mounts = [mount for edit in edits for mount in edit.get("mounts", [])]
     documents = metadata(rig, "one", "a")
     assert shows(documents, mounts[0])
+
+
+def test_metadata_as_text(start: Callable[..., Rig], claim: Claims) -> None:
+    device = {"name": "d", "attributes": {"lanes": {"int": 16}, "nodes": {"ints": [1, 0]}}}
+    rig = start(inventory={"devices": [device]}, quirks=["metadata-as-text"])
+    rig.kubelet().prepare(claim(("req", "d"), name="one"))
+    (shown,) = metadata(rig, "one")[0]["requests"][0]["devices"]
+    assert shown["attributes"] == {"lanes": {"string": "16"}, "nodes": {"string": "1"}}
+
+
+def test_metadata_updates_anything(start: Callable[..., Rig], claim: Claims) -> None:
+    rig = start(quirks=["metadata-updates-anything"])
+    one = claim(("req", "dev-0"), name="one")
+    rig.kubelet().prepare(one)
+    assert rig.client.update_metadata(NODE, "nobody", "req", {}) == 1
+    assert rig.client.update_metadata(NODE, one["metadata"]["uid"], "other", {}) == 1
+    assert rig.client.update_metadata(NODE, one["metadata"]["uid"], "req", {}) == 2
+
+
+def test_metadata_slow(start: Callable[..., Rig], claim: Claims) -> None:
+    rig = start(quirks=["metadata-slow"])
+    rig.kubelet().prepare(claim(("req", "dev-0")))
+    (call,) = rig.client.calls(method="NodePrepareResources")
+    assert call.seconds is not None
+    assert call.seconds >= 0.02

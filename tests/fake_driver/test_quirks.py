@@ -118,6 +118,27 @@ def test_refuses_extended_resources(start: StartRig, claim: Claims) -> None:
     assert "has no pod claim name" in rig.kubelet().prepare(one)[uid_of(one)].error
 
 
+def test_no_request_names(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["no-request-names"])
+    one = claim(("a", "dev-0"), ("b", "dev-1"))
+    devices = rig.kubelet().prepare(one)[uid_of(one)].devices
+    assert [(device.device_name, list(device.request_names)) for device in devices] == [
+        ("dev-0", []),
+        ("dev-1", []),
+    ]
+
+
+def test_gives_up_on_claims(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["gives-up-on-claims"])
+    one, other = claim(("req", "dev-0"), name="one"), claim(("req", "dev-0"), name="other")
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/one"
+    rig.api.delete(path)
+    assert "get ResourceClaim default/one" in rig.kubelet().prepare(one)[uid_of(one)].error
+    rig.api.put(path, one)
+    assert "get ResourceClaim default/one" in rig.kubelet().prepare(one)[uid_of(one)].error
+    assert rig.kubelet().prepare(other)[uid_of(other)].error == ""
+
+
 def test_metadata_lifecycle_quirks(start: StartRig, claim: Claims) -> None:
     quirks = ["metadata-always", "metadata-same-generation", "metadata-keeps-files"]
     rig = start(quirks=quirks, metadata={"enabled": False})

@@ -251,6 +251,18 @@ def test_a_list_without_namespace_is_over_all(kube: KubeClient, server: Server) 
     assert server.last.path == "/api/v1/pods"
 
 
+@pytest.mark.parametrize(("limit", "query"), [(0, {}), (1, {"limit": "1"})])
+def test_metadata_comes_alone_and_with_how_many_there_are_besides(
+    kube: KubeClient, server: Server, limit: int, query: dict[str, str]
+) -> None:
+    server.answer(200, {"metadata": {"remainingItemCount": 7}, "items": [{"metadata": {"name": "a"}}]})
+    assert kube.metadata(PODS, "ns", limit=limit) == ([{"name": "a"}], 7)
+    assert (server.last.path, server.last.query) == ("/api/v1/namespaces/ns/pods", query)
+    assert ";as=PartialObjectMetadataList;" in server.last.headers["accept"]
+    server.answer(200, {"metadata": {}, "items": None})
+    assert kube.metadata(PODS) == ([], 0)
+
+
 def test_what_is_created_and_replaced_is_sent_as_json(kube: KubeClient, server: Server) -> None:
     obj = {"metadata": {"name": "a"}, "spec": {"x": "é"}}
     server.answer(201, {**obj, "stored": True})
@@ -311,6 +323,18 @@ def test_logs_metrics_and_version_are_text(kube: KubeClient, server: Server) -> 
     assert server.last.path == "/metrics"
     server.answer(200, {"gitVersion": "v1.37.2", "major": "1"})
     assert kube.version() == "v1.37.2"
+
+
+@pytest.mark.parametrize("code", [200, 403])
+def test_the_headers_of_an_answer_are_read_whatever_its_status(
+    kube: KubeClient, server: Server, code: int
+) -> None:
+    server.answer(code, {})
+    headers = {name.lower() for name in kube.headers("/api/v1/pods")}
+    assert "content-length" in headers
+    assert (server.last.method, server.last.path) == ("GET", "/api/v1/pods")
+    server.answer(200, "ok")
+    assert kube.request("GET", "/readyz", accept="*/*") == "ok"  # and the connection goes on
 
 
 STREAM = [

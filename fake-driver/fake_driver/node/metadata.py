@@ -169,7 +169,7 @@ class MetadataWriter:
             "apiVersion": f"{GROUP}/{version}",
             "kind": "DeviceMetadata",
             "metadata": {
-                "name": claim.name,
+                "name": claim.uid if Quirk.METADATA_WRONG_NAME in self._quirks else claim.name,
                 "namespace": claim.namespace,
                 "uid": uid,
                 "generation": claim.generations.get(request, 1),
@@ -189,6 +189,8 @@ class MetadataWriter:
     def _device(self, device: AllocatedDevice) -> dict[str, Any]:
         entry: dict[str, Any] = {"driver": self._paths.driver, "pool": device.pool, "name": device.device}
         attributes = dict(device.attributes)
+        if Quirk.METADATA_AS_TEXT in self._quirks:
+            attributes = {name: _as_text(value) for name, value in attributes.items()}
         if Quirk.METADATA_LEAK in self._quirks:
             attributes["apiToken"] = {"string": "not-a-real-token"}
         if attributes:
@@ -222,6 +224,12 @@ class MetadataWriter:
         )
         part = full_request if Quirk.METADATA_SUBREQUEST_PATH in quirks else request
         return directory / part / f"{name}metadata.json"
+
+
+def _as_text(value: dict[str, Any]) -> dict[str, str]:
+    """An attribute's value without its type; of a list, the first."""
+    (only,) = value.values()
+    return {"string": str(only[0] if isinstance(only, list) else only)}
 
 
 def _changed(device: AllocatedDevice, change: dict[str, Any]) -> AllocatedDevice:

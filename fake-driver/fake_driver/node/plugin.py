@@ -11,6 +11,7 @@ from fake_driver.calls import CallLog
 from fake_driver.config import NodeConfig, Quirk, ServeConfig
 from fake_driver.faults import FaultStore
 from fake_driver.inventory.base import Inventory, NodeInventory
+from fake_driver.inventory.misplaced import misplaced
 from fake_driver.kubeapi.client import ApiClient
 from fake_driver.node.cdi import CdiWriter
 from fake_driver.node.checkpoint import Checkpoint
@@ -86,7 +87,8 @@ class NodePlugin:
         self.state.metadata_enabled = config.metadata.enabled
         self.health = HealthBoard(node.name, self.device_names, config.health, quirks)
         self._build_servers(config, node, guard, in_node)
-        self.publisher = PoolPublisher(client, config.driver, node.name, split(self.inventory, {}))
+        contents = split(misplaced(self.inventory, quirks), {})
+        self.publisher = PoolPublisher(client, config.driver, node.name, contents)
         self.apply_quirks()
 
     def _build_servers(
@@ -144,12 +146,14 @@ class NodePlugin:
         self.inventory = inventory
         self.health.wake()
         rich = MAX_DEVICES if Quirk.OVERFULL_SLICES in self._quirks else MAX_DEVICES_RICH
-        return self.publisher.want(split(inventory, taints, rich=rich))
+        return self.publisher.want(split(misplaced(inventory, self._quirks), taints, rich=rich))
 
     def apply_quirks(self) -> None:
         """Hand the quirks on that the publisher has to know."""
         self.publisher.restores = Quirk.NO_SLICE_RESTORE not in self._quirks
         self.publisher.count_error = int(Quirk.WRONG_SLICE_COUNT in self._quirks)
+        self.publisher.hides_refusals = Quirk.HIDES_REFUSALS in self._quirks
+        self.publisher.renumbers = Quirk.NUMA_RENUMBERS in self._quirks
 
     def sockets(self) -> list[Path]:
         """The socket files, the registration one first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,8 @@ from fake_driver.node.claims import AllocatedDevice, ClaimRef, PreparedClaim, re
 from fake_driver.node.metadata import MetadataWriter
 
 log = logging.getLogger(__name__)
+
+_SLOW_SECONDS = 0.02  # of a quirk: twice what metadata may add to preparing a claim
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class NodeState:
         self._metadata = metadata
         self._inventory = inventory
         self._quirks = quirks
+        self._given_up: dict[str, ClaimError] = {}  # by a quirk: claim UID -> the error for good
         self.metadata_enabled = True
 
     def restore(self) -> None:
@@ -105,14 +109,21 @@ class NodeState:
             ClaimError: the claim isn't prepared, or has no such request or device.
         """
         with self._checkpoint.transaction() as prepared:
-            if uid not in prepared:
-                raise ClaimError(f"claim with UID {uid} is not prepared")
-            prepared[uid] = self._metadata.update(prepared[uid], request, changes)
+            try:
+                if uid not in prepared:
+                    raise ClaimError(f"claim with UID {uid} is not prepared")
+                prepared[uid] = self._metadata.update(prepared[uid], request, changes)
+            except ClaimError:
+                if Quirk.METADATA_UPDATES_ANYTHING not in self._quirks:
+                    raise
+                return 1
             return prepared[uid].generations[request]
 
     def _fetch(self, ref: ClaimRef) -> PreparedClaim | ClaimError:
         path = f"{RESOURCE_API}/namespaces/{ref.namespace}/resourceclaims/{ref.name}"
         everywhere = Quirk.CONFIG_FOR_ALL_REQUESTS in self._quirks
+        if ref.uid in self._given_up:
+            return self._given_up[ref.uid]
         try:
             claim = self._client.get(path)
             special = "resource.kubernetes.io/extended-resource-claim"
@@ -122,7 +133,10 @@ class NodeState:
             identity = self._identity
             return read_claim(claim, ref, identity.driver, identity.pool, config_for_all=everywhere)
         except ApiError as error:
-            return ClaimError(f"get ResourceClaim {ref.namespace}/{ref.name}: {error}")
+            failure = ClaimError(f"get ResourceClaim {ref.namespace}/{ref.name}: {error}")
+            if Quirk.GIVES_UP_ON_CLAIMS in self._quirks:
+                self._given_up[ref.uid] = failure
+            return failure
         except ClaimError as error:
             return error
 
@@ -163,6 +177,8 @@ class NodeState:
             raise ClaimError(f"can't write {error.filename or 'a file'}: {error.strerror}") from None
 
     def _write_metadata(self, claim: PreparedClaim) -> None:
+        if Quirk.METADATA_SLOW in self._quirks:
+            time.sleep(_SLOW_SECONDS)
         try:
             self._metadata.write(claim)
         except OSError:
@@ -225,9 +241,9 @@ class NodeState:
             name = device.device
             if again and Quirk.PREPARE_MOVES_DEVICE in self._quirks:
                 name += "-moved"
-            answers.append(
-                DeviceAnswer((device.main_request,), device.pool, name, tuple(ids), device.share_id)
-            )
+            # Without names the kubelet gives the device to every request of the claim.
+            requests = () if Quirk.NO_REQUEST_NAMES in self._quirks else (device.main_request,)
+            answers.append(DeviceAnswer(requests, device.pool, name, tuple(ids), device.share_id))
         return answers
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fake_driver.inventory.misplaced import off_by_one
 from fake_driver.kubeapi.client import SLICES, ApiClient, ApiError, Watch
 from fake_driver.publishing.plan import Plan, Published, make_plan, slice_prefix
 from fake_driver.publishing.split import Content, content_of, keep_time_added, missing_paths, same_content
@@ -56,6 +57,9 @@ class PoolPublisher:
         self._status = PoolStatus()
         self.restores = True  # a quirk turns it off
         self.count_error = 0  # a quirk makes it nonzero: added to every resourceSliceCount
+        self.hides_refusals = False  # a quirk: what the API server refuses counts as published
+        self.renumbers = False  # a quirk: NUMA nodes are others once slices are published again
+        self._renumbered = False
         self._threads = [
             threading.Thread(target=target, name=f"{name}-{node}", daemon=True)
             for name, target in (("publish", self._publish_loop), ("watch", self._watch_loop))
@@ -140,6 +144,9 @@ class PoolPublisher:
             try:
                 names = self._sync(wanted)
             except ApiError as error:
+                if error.rejected and self.hides_refusals:
+                    self._note(names=[], version=version)
+                    continue
                 log.warning("node %s: publishing failed: %s", self._node, error)
                 conflict = error.status in (404, 409)
                 retry = _RETRY_SECONDS if conflict else min(retry * 2 or _RETRY_SECONDS, _RETRY_MAX_SECONDS)
@@ -163,6 +170,10 @@ class PoolPublisher:
 
     def _sync(self, wanted: Sequence[Content]) -> list[str]:
         stored, _ = self._list()
+        if self.renumbers and bool(stored) == (self._published is None):
+            self._renumbered = True  # another process published this, or somebody took it away
+        if self._renumbered:
+            wanted = [_renumbered(content) for content in wanted]
         if self._published is not None and not self.restores and wanted == self._published.contents:
             return [slice_["metadata"]["name"] for slice_ in stored]
         owner = self._owner()
@@ -266,3 +277,10 @@ class PoolPublisher:
             for event in watch:
                 if event.get("type") != "BOOKMARK":
                     self.resync()
+
+
+def _renumbered(content: Content) -> Content:
+    if "devices" not in content:
+        return content
+    devices = [device | {"attributes": off_by_one(device["attributes"])} for device in content["devices"]]
+    return content | {"devices": devices}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import os
 import secrets
@@ -126,6 +127,15 @@ def test_only_the_api_server_runs_in_those_namespaces(
     assert "--bind-address=127.0.0.1" in words
     # The kubelet's certificate has the node's name, and that is what the hosts file leads to loopback.
     assert ("--kubelet-preferred-address-types=Hostname" in words) is inside
+
+
+def test_flags_of_a_restart_come_last_where_they_count(layout: Layout, tools: Path) -> None:
+    flags = {"kube-api-qps": "1000", "kube-api-burst": "2000"}
+    restarted = dataclasses.replace(layout, other_flags=flags)
+    assert control_plane.start(restarted, "kube-scheduler").wait(60) == 0
+    words = layout.log("kube-scheduler").read_text().split()
+    assert words[-2:] == ["--kube-api-qps=1000", "--kube-api-burst=2000"]
+    assert "--leader-elect=false" in words
 
 
 def test_a_kubelet_serves_on_loopback_only(layout: Layout, tools: Path) -> None:

@@ -38,7 +38,7 @@ MODEL = {
 
 
 def test_node_object_keeps_ordinary_pods_away_and_is_found_by_label() -> None:
-    node = simulated.node_object("sim-7", "lab", MODEL)
+    node = simulated.node_object("sim-7", "lab", MODEL, 15)
     assert node["spec"]["taints"] == [{"key": "dra-harness.dev/simulated", "effect": "NoSchedule"}]
     assert node["metadata"]["labels"] == {
         "dra-harness.dev/simulated": "true",
@@ -49,7 +49,19 @@ def test_node_object_keeps_ordinary_pods_away_and_is_found_by_label() -> None:
         "beta.kubernetes.io/os": "linux",
         "beta.kubernetes.io/arch": "arm64",
     }
-    assert node["metadata"]["annotations"] == {"kwok.x-k8s.io/node": "fake"}
+    assert node["metadata"]["annotations"] == {
+        "kwok.x-k8s.io/node": "fake",
+        "node.alpha.kubernetes.io/ttl": "15",
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "seconds"),
+    [(1, 0), (100, 0), (101, 15), (500, 15), (501, 30), (1000, 30), (1001, 60), (2000, 60), (2001, 300)],
+)
+def test_the_annotation_is_that_of_the_ttl_controller(nodes: int, seconds: int) -> None:
+    # ttlBoundaries in pkg/controller/ttl/ttl_controller.go, for a cluster that grows
+    assert simulated.ttl(nodes) == seconds
 
 
 def test_node_object_takes_the_version_and_features_of_the_real_node_but_not_its_identity() -> None:
@@ -59,7 +71,13 @@ def test_node_object_takes_the_version_and_features_of_the_real_node_but_not_its
     assert [status["nodeInfo"][key] for key in ("machineID", "systemUUID", "bootID")] == ["", "", ""]
     assert status["allocatable"] == status["capacity"]
     assert status["allocatable"]["pods"] == "110"
-    assert "conditions" not in status  # kwok says when it is Ready, as a kubelet does
+    conditions = {entry["type"]: entry["status"] for entry in status["conditions"]}
+    assert conditions == {
+        "Ready": "True",
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+    }
 
 
 def test_slices_are_one_pool_that_the_node_owns() -> None:

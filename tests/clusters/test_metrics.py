@@ -1,19 +1,17 @@
-"""Restarting components and reading their metrics, as far as that can be told without a cluster."""
+"""Reading metrics of components, as far as that can be told without a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from clusters.interface import Cluster, ClusterProvider, Node, Profile
+from clusters import metrics
+from clusters.interface import Cluster, Profile
+from clusters.metrics import Sample
 from harness.errors import EnvironmentBlocked
 from harness.kube import KubeClient
-from suites import metrics
-from suites.control import Control
-from suites.metrics import Sample
 
 CLUSTER = Cluster(
     name="c",
@@ -21,50 +19,12 @@ CLUSTER = Cluster(
     kubernetes="v1.37.2",
     profile=Profile.GA,
     kubeconfig=Path("/s/admin.kubeconfig"),
-    nodes=(Node("node-1", Path("/s/k"), "/var/lib/kubelet", Path("/s/cdi")),),
+    nodes=(),
     directory=Path("/s"),
     gates={},
     id="0a1b2c",
     driver_kubeconfig=Path("/s/driver.kubeconfig"),
 )
-
-
-def test_a_cluster_that_is_not_local_can_not_be_changed() -> None:
-    with pytest.raises(EnvironmentBlocked) as raised:
-        Control(CLUSTER).restart("kube-scheduler", {"DRAFoo": False})
-    assert str(raised.value) == "components of a paper cluster can't be restarted from here"
-
-
-class Restarts:
-    """A provider that notes what it is to restart."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str, Mapping[str, bool] | None]] = []
-
-    def restart(self, name: str, component: str, gates: Mapping[str, bool] | None = None) -> None:
-        self.seen.append((name, component, gates))
-
-
-@pytest.fixture
-def restarts(monkeypatch: pytest.MonkeyPatch) -> Restarts:
-    provider = Restarts()
-    monkeypatch.setattr(Control, "_provider", lambda _: cast("ClusterProvider", provider))
-    return provider
-
-
-def test_only_components_with_other_gates_are_put_back(restarts: Restarts) -> None:
-    control = Control(CLUSTER)
-    control.restart("kubelet/node-1", {"DRAFoo": False})
-    control.restart("kube-scheduler", {"DRAFoo": True})
-    control.restart("kube-apiserver")
-    control.restart("kube-controller-manager", {"DRAFoo": True})
-    control.restart("kube-controller-manager")
-    restarts.seen.clear()
-    control.restore()
-    assert restarts.seen == [("c", "kube-scheduler", None), ("c", "kubelet/node-1", None)]
-    control.restore()
-    assert len(restarts.seen) == 2
-
 
 SAMPLES = [
     Sample("a_total", {"result": "ok", "node": "1"}, 2.0),
@@ -110,6 +70,11 @@ def test_samples_have_names_labels_and_values() -> None:
         Sample("a_total", {"result": "error"}, 5.0),
         Sample("b", {}, 0.5),
     ]
+
+
+def test_only_samples_that_are_asked_for_are_read() -> None:
+    client = cast("KubeClient", Text())
+    assert metrics.read(CLUSTER, client, metrics.APISERVER, prefixes=["b", "c_"]) == [Sample("b", {}, 0.5)]
 
 
 def test_metrics_that_nobody_serves_block() -> None:

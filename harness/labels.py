@@ -1,0 +1,6 @@
+"""Labels that the harness puts on what it creates."""
+
+from __future__ import annotations
+
+RUN = "dra-harness.dev/run"
+"""Every object that a run creates carries this label, with the run's id as its value."""
