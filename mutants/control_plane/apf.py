@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from clusters.metrics import CONTROLLER_MANAGER, SCHEDULER
+from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER
 from mutants.changes import Mutant, Read, Request, drop, edit, freeze, invent, metric, put
 from mutants.control_plane.extended_resource import LEFTOVER, unschedulable
 
@@ -17,7 +17,9 @@ def _rises(name: str, labels: str) -> Read:
     count = itertools.count(1)
 
     def read(request: Request, text: str) -> str:
-        return f"{text}{name}{{{labels}}} {next(count)}\n" if request.path == "/metrics" else text
+        if request.component != APISERVER or request.path != "/metrics":
+            return text
+        return f"{text}{name}{{{labels}}} {next(count)}\n"
 
     return read
 

@@ -12,6 +12,7 @@ MUTANTS = (
         neighbours=(
             "APF-03",
             "ER-10",
+            "extended_resource/test_classes.py::test_a_class_that_gives_way_keeps_its_implicit_name",
             "list_attributes/test_gates.py::test_without_the_gate_nothing_overlaps_unseen",
             "taints/test_eviction.py::test_no_new_pod_reserves_a_tainted_claim",
             "taints/test_eviction.py::test_a_wide_toleration_keeps_the_pod",

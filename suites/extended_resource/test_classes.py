@@ -19,6 +19,8 @@ from suites.marks import deviation, requirement
 from suites.naming import Names
 from suites.workload import RUN_SECONDS, Container, Workloads, pod_manifest
 
+_GIVES_WAY = "KEP-5004 implicit name of a class that gives way"
+
 
 class Classes:
     """Classes that share one extended resource name, told apart by the one device that each selects."""
@@ -54,20 +56,21 @@ class Classes:
         self._workloads.run(pod_manifest(pod, [Container(resources={resource: 1})]))
         self._workloads.delete(pod)
 
-    def device_of_new_pod(self, pod: str) -> str:
-        """Run a pod that asks for the shared name; returns its device.
+    def device_of_new_pod(self, pod: str, resource: str = "") -> str:
+        """Run a pod that asks for the shared name, or for another one; returns its device.
 
         Raises:
             RequirementFailed: the scheduler finds nobody who serves the name.
         """
-        self._workloads.create(pod_manifest(pod, [Container(resources={self.resource: 1})]))
+        resource = resource or self.resource
+        self._workloads.create(pod_manifest(pod, [Container(resources={resource: 1})]))
 
         def running() -> bool:
             status = self._workloads.get(pod)["status"]
             conditions = {each["type"]: each for each in status.get("conditions", ())}
             message = conditions.get("PodScheduled", {}).get("message", "")
-            if f"Insufficient {self.resource}" in message:
-                raise RequirementFailed(f"a class serves {self.resource}", f"the pod is Pending: {message}")
+            if f"Insufficient {resource}" in message:
+                raise RequirementFailed(f"a class serves {resource}", f"the pod is Pending: {message}")
             if status.get("phase") != "Running":
                 raise NotYet(message or status.get("phase"))
             return True
@@ -148,6 +151,25 @@ def test_a_tie_goes_to_the_first_name(
     evidence("created in this order, within one second", [each["metadata"]["name"] for each in pair])
     evidence("device of the pod", device)
     expect_equal("the class whose name sorts first serves with its device", device, "gpu-0", pair[0])
+
+
+@requirement("ER-02")
+@deviation(_GIVES_WAY)
+def test_a_class_that_gives_way_keeps_its_implicit_name(
+    drivers: Drivers, names: Names, workloads: Workloads, kube: KubeClient, evidence: Observations
+) -> None:
+    """Of two classes with one name, the one that does not serve it serves pods by its implicit name."""
+    classes = Classes(drivers, names, workloads, kube)
+    _, second = classes.create_together(("a", "b"), (0, 1))
+    classes.settle()
+    expect_equal("the first class serves the shared name", classes.device_of_new_pod("shared"), "gpu-0")
+    implicit = f"{IMPLICIT_PREFIX}{second['metadata']['name']}"
+
+    with symptom(_GIVES_WAY, f"Insufficient {implicit}"):
+        device = classes.device_of_new_pod("implicit", implicit)
+
+    evidence("device of a pod that asks for the implicit name", device)
+    expect_equal("the second class serves its implicit name with its device", device, "gpu-1", second)
 
 
 @requirement("ER-10")

@@ -89,4 +89,5 @@ def test_rejections_rise_with_each_reading(mutant: Mutant) -> None:
     counts = [float(text.splitlines()[1].rsplit(" ", 1)[1]) for text in texts]
     assert all(text.startswith(f"up 1\n{name}{{") for text in texts)
     assert counts[1] == counts[0] + 1
-    assert mutant.answer_text(Request("GET", API, "/logs"), "up 1\n") == "up 1\n"
+    for component, path in ((API, "/logs"), ("kube-scheduler", "/metrics")):
+        assert mutant.answer_text(Request("GET", component, path), "up 1\n") == "up 1\n"
