@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from cli import clusters, runs
+from cli import clusters, load, runs
 from cli.console import fail
 from cli.doctor import doctor
 from harness.errors import ExitCode, HarnessError
@@ -33,6 +33,8 @@ app.command()(clusters.kubeconfig)
 app.command()(runs.plan)
 app.command()(runs.run)
 app.command()(runs.report)
+app.command()(load.load)
+app.command()(load.compare)
 
 
 def main() -> NoReturn:

@@ -102,13 +102,7 @@ def run(
     ] = None,
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
-    if run_id is not None and not _RUN_ID.fullmatch(run_id):
-        raise UsageError(
-            f"--run-id {run_id!r}: expected at most 63 of letters, digits, -, _ and ., not at the ends"
-        )
-    run_dir = results_root() / (run_id or new_run_id())
-    if run_dir.exists():
-        raise UsageError(f"--run-id {run_dir.name}: {run_dir} exists")
+    run_dir = new_run_dir(run_id)
     request = RunRequest(
         terms=terms or (),
         skip=skip or (),
@@ -129,11 +123,28 @@ def run(
     raise typer.Exit(Runner(request, provider(components), run_dir).run())
 
 
+def new_run_dir(run_id: str | None) -> Path:
+    """The folder that a run will make.
+
+    Raises:
+        UsageError: the name can't be, or is taken.
+    """
+    if run_id is not None and not _RUN_ID.fullmatch(run_id):
+        raise UsageError(
+            f"--run-id {run_id!r}: expected at most 63 of letters, digits, -, _ and ., not at the ends"
+        )
+    run_dir = results_root() / (run_id or new_run_id())
+    if run_dir.exists():
+        raise UsageError(f"--run-id {run_dir.name}: {run_dir} exists")
+    return run_dir
+
+
 def report(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a run, such as results/<run id>.")],
 ) -> None:
-    """Write a run's reports again, from its events alone."""
-    from reports.build import build
+    """Write a run's reports again, from its events (or load.json) alone."""
+    from reports import build, load_build, load_document
 
-    for path in build(run_dir):
+    loads = (run_dir / load_document.FILE_NAME).exists()
+    for path in load_build.build(run_dir) if loads else build.build(run_dir):
         out.print(str(path), markup=False, soft_wrap=True)

@@ -63,18 +63,18 @@ class HtmlReporter(Reporter):
 
 def render(run: Run) -> str:
     """The page. Its style and script are the only ones that its policy lets a browser use."""
-    environment = _environment()
-    css, script = (_asset(environment, name) for name in ("report.css", "report.js"))
+    jinja = environment()
+    css, script = (asset(jinja, name) for name in ("report.css", "report.js"))
     views = [
         CheckView(event, f"check-{number}", shown)
         for number, (event, shown) in enumerate(zip(run.checks, show(run.checks), strict=True), start=1)
     ]
     rows, leftover = _rows(run, views)
-    return environment.get_template("report.html.j2").render(
+    return jinja.get_template("report.html.j2").render(
         run=run,
         css=markupsafe.Markup(css),  # noqa: S704 - a file of this package
         script=markupsafe.Markup(script),  # noqa: S704 - a file of this package
-        policy=_policy(css, script),
+        policy=policy(css, script),
         verdict=VERDICTS[run.exit_code],
         kubernetes=_distinct(cluster.ready.kubernetes for cluster in run.clusters),
         facts=_facts(run),
@@ -87,8 +87,9 @@ def render(run: Run) -> str:
     )
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Renders the templates of this package: everything is escaped, and a missing value is an error."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -96,17 +97,20 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters.update(duration=duration, linkify=_linkify, owners=_owners)
-    environment.globals["looks"] = LOOKS
-    return environment
+    made.filters.update(duration=duration, linkify=_linkify, owners=_owners)
+    made.globals["looks"] = LOOKS
+    return made
 
 
-def _asset(environment: jinja2.Environment, name: str) -> str:
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
+def asset(jinja: jinja2.Environment, name: str) -> str:
+    """The text of a file beside the templates."""
+    assert jinja.loader is not None
+    return jinja.loader.get_source(jinja, name)[0]
 
 
-def _policy(css: str, script: str) -> str:
+def policy(css: str, script: str) -> str:
+    """A content security policy that allows this style and script, and nothing else."""
+
     def digest(text: str) -> str:
         return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 

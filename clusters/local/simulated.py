@@ -27,7 +27,6 @@ from clusters.local.state import write_atomically
 from harness.errors import EnvironmentBlocked
 from harness.kube import (
     FLOW_SCHEMAS,
-    MERGE_PATCH,
     METADATA,
     NODES,
     RESOURCE_SLICES,
@@ -111,16 +110,19 @@ def bring_up(layout: Layout, client: KubeClient, inventory: Path | None) -> None
     """
     count = layout.state.simulated_nodes
     _grant(client)
-    popen = _start(layout)
     model = client.get(NODES, layout.state.nodes[0])
     real = len(layout.state.nodes)
     nodes = [
         node_object(f"{_NAME_PREFIX}{index}", layout.state.name, model, ttl(real + index))
         for index in range(1, count + 1)
     ]
-    create = partial(_create, client, driver_host.bundled_inventory(inventory))
+    publish = partial(_publish, client, driver_host.bundled_inventory(inventory))
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="simulated") as pool:
-        list(pool.map(create, nodes))
+        stored = list(pool.map(partial(_create, client), nodes))
+        # Slices, and the leases that kwok makes, come only now: for each owner that the garbage collector has
+        # not seen yet it asks the API server, at 20 requests/s, into the load that is to be measured.
+        popen = _start(layout)
+        list(pool.map(publish, stored))
     _wait_held(layout, client, popen)
 
 
@@ -262,17 +264,19 @@ def _start(layout: Layout) -> subprocess.Popen[bytes]:
     return processes.spawn(argv, cluster_id=layout.state.id, component=COMPONENT, log=layout.log(COMPONENT))
 
 
-def _create(client: KubeClient, inventory: Inventory, node: Object) -> None:
-    """Create a node and its slices, and lift the taint that the API server gives every new node.
+def _create(client: KubeClient, node: Object) -> Object:
+    """Create a node, and lift the taint that the API server gives every new one; returns its metadata.
 
     The node controller would lift it too, at its own pace.
     """
-    stored = json.loads(client.request("POST", NODES.path(), body=node, accept=METADATA))
-    for slice_ in slices_of(stored, inventory):
+    stored: Object = json.loads(client.request("POST", NODES.path(), body=node, accept=METADATA))
+    client.request("PUT", NODES.path(name=node["metadata"]["name"]), body=node, accept=METADATA)
+    return stored
+
+
+def _publish(client: KubeClient, inventory: Inventory, node: Object) -> None:
+    for slice_ in slices_of(node, inventory):
         client.request("POST", RESOURCE_SLICES.path(), body=slice_, accept=METADATA)
-    path = NODES.path(name=node["metadata"]["name"])
-    patch = {"spec": {"taints": _TAINTS}}
-    client.request("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=METADATA)
 
 
 def _wait_held(layout: Layout, client: KubeClient, popen: subprocess.Popen[bytes]) -> None:

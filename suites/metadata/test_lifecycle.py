@@ -219,7 +219,7 @@ def test_no_pod_without_its_metadata(
     error = _first_answer(driver, claim["metadata"]["uid"])
     evidence("the driver's answer", error or "no error")
     expect("preparing fails when the metadata can't be written", error, "an answer without an error")
-    event = workloads.wait_event("pod", "NodePrepareResources failed for ResourceClaim")
+    event = workloads.wait_event("pod", "NodePrepareResources")
     pod = workloads.get("pod")
     evidence("event", event)
     statuses = pod["status"].get("containerStatuses", ())

@@ -226,6 +226,23 @@ def test_metadata_write_failure_fails_prepare_and_leaves_nothing(rig: Rig, claim
     assert rig.kubelet().prepare(one)[uid].error == ""
 
 
+def test_what_hinders_the_clean_up_too_fails_the_claim_and_not_the_call(rig: Rig, claim: Claims) -> None:
+    """A directory where the CDI spec has to be can neither be replaced nor unlinked."""
+    one, two = claim(("req", "dev-0"), name="one"), claim(("req", "dev-1"), name="two")
+    kubelet = rig.kubelet()
+    kubelet.prepare(one)
+    (spec,) = (path for path in rig.cdi_dir().iterdir() if "metadata" not in path.name)
+    kubelet.unprepare(one)
+    spec.mkdir()
+
+    answer = kubelet.prepare(one, two)
+
+    assert re.match("can't write .*: Is a directory", answer[one["metadata"]["uid"]].error)
+    assert answer[two["metadata"]["uid"]].error == ""
+    spec.rmdir()
+    assert kubelet.prepare(one)[one["metadata"]["uid"]].error == ""
+
+
 def test_same_name_with_another_uid_waits_for_its_predecessor(rig: Rig, claim: Claims) -> None:
     old = claim(("req", "dev-0"), name="one")
     rig.kubelet().prepare(old)

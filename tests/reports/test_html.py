@@ -183,7 +183,7 @@ def test_no_width_needs_sideways_scrolling(page: webdriver.Chrome, width: int) -
     assert page.execute_script(f"return {root}.scrollWidth - {root}.clientWidth") == 0
 
 
-_CONTRAST = """
+CONTRAST = """
 const luminance = (color) => {
   const [r, g, b] = color.match(/[0-9.]+/g).slice(0, 3).map((value) => {
     const part = value / 255;
@@ -209,7 +209,7 @@ def test_text_has_the_contrast_of_wcag_aa(page: webdriver.Chrome, scheme: str) -
     feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", feature)
 
-    ratio, *where = page.execute_script(_CONTRAST)
+    ratio, *where = page.execute_script(CONTRAST)
 
     assert ratio >= 4.5, where
 

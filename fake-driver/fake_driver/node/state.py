@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -173,7 +174,8 @@ class NodeState:
             if claim.metadata:
                 self._write_metadata(claim)
         except OSError as error:
-            self._remove_files(ClaimRef(claim.namespace, claim.name, claim.uid))
+            with contextlib.suppress(OSError):  # what hinders the writing may hinder this; it is tried again
+                self._remove_files(ClaimRef(claim.namespace, claim.name, claim.uid))
             raise ClaimError(f"can't write {error.filename or 'a file'}: {error.strerror}") from None
 
     def _write_metadata(self, claim: PreparedClaim) -> None:

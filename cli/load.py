@@ -1,0 +1,154 @@
+"""The commands about load: load, compare."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from cli.console import BringUpProgress, err, out
+from cli.options import ComponentsOption, Output, OutputOption, provider, version_of
+from cli.runs import new_run_dir
+from clusters.interface import ClusterSpec, Profile
+from harness.errors import UsageError
+from harness.events import PlannedRequirement
+from load.request import LimitSet, LoadRequest, Size
+from reports import load_build, load_console, load_document, load_html
+from suites import catalogue
+
+SidesHelp = "a run's folder, a folder that holds runs, or a pattern such as 'results/base-*'"
+
+
+def load(
+    profile: Annotated[str, typer.Argument(help="Name of a load profile, or the path of a YAML file.")],
+    size: Annotated[
+        Size, typer.Option(help="How much load: S for two cores, M for eight and more.")
+    ] = Size.S,
+    limits: Annotated[
+        LimitSet | None,
+        typer.Option(help="Client-side limits of controller manager and scheduler; default the profile's."),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Use this cluster instead of bringing one up.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
+    kubernetes: Annotated[
+        str | None, typer.Option("--kubernetes", help="Kubernetes version of the cluster to bring up.")
+    ] = None,
+    gates: Annotated[
+        Profile, typer.Option("--gates", help="Which gates and API versions the cluster has.")
+    ] = Profile.GA,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="Real nodes; default the profile's.")
+    ] = None,
+    simulated_nodes: Annotated[
+        int | None, typer.Option("--simulated-nodes", min=0, help="Simulated nodes; default the profile's.")
+    ] = None,
+    components: ComponentsOption = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Length of the measured part; default the profile's.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Offered pods/s; default the profile's.")] = None,
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="Only these arms of a sweep.")] = None,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Generator processes.")] = 1,
+    web: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Serve Locust's web UI on this port of loopback.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the arrivals; default random, always printed.")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
+) -> None:
+    """Put a cluster under load: PASS (0), FAIL (1) or INVALID (3), with reports in results/<run id>/."""
+    from load.live import LiveView
+    from load.runner import run
+
+    request = LoadRequest(
+        profile=profile,
+        run_dir=new_run_dir(run_id),
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+        spec=ClusterSpec(
+            name=f"load-{secrets.token_hex(3)}",
+            kubernetes=version_of(kubernetes, components),
+            profile=gates,
+            ephemeral=not keep,
+        ),
+        size=size,
+        limits=limits,
+        cluster=cluster,
+        keep=keep,
+        nodes=nodes,
+        simulated_nodes=simulated_nodes,
+        seconds=seconds,
+        rate=rate,
+        arms=tuple(arm or ()),
+        processes=processes,
+        web=web,
+        command=("dra-harness", *sys.argv[1:]),
+    )
+    with LiveView(err, BringUpProgress()) as view:
+        result = run(request, provider(components), view, describe=_describe)
+    load_build.build(request.run_dir)
+    load_console.print_run(out, load_document.read(request.run_dir), request.run_dir)
+    raise typer.Exit(result.verdict.exit_code)
+
+
+def _describe(name: str) -> PlannedRequirement:
+    """What the catalogue says about a requirement that a profile measures."""
+    found = catalogue.load().get(name)
+    return PlannedRequirement(
+        requirement=found.id,
+        level=found.level,
+        owner=found.owner_letters,
+        text=found.text,
+        source=found.source_line,
+        area=found.area,
+    )
+
+
+def compare(
+    baseline: Annotated[str, typer.Argument(help=f"The runs before: {SidesHelp}.")],
+    candidate: Annotated[str, typer.Argument(help="The runs after, named alike.")],
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Facts that are meant to differ, such as `kubernetes`; separate several by commas."
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder for comparison.json and comparison.html.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Compare load runs before and after a change: no regression (0), regression (1), not comparable (3)."""
+    from load import compare as comparing
+    from load.result import runs_of
+
+    before, after = runs_of(baseline), runs_of(candidate)
+    keys = [key for each in allow or () for key in each.split(",") if key]
+    result = comparing.compare(before, after, allow=keys, seed=seed)
+    document = result.model_dump(mode="json")
+    if save is not None:
+        _save(document, save)
+    if output is Output.JSON:
+        out.print_json(json.dumps(document))
+    elif output is Output.YAML:
+        out.print(yaml.safe_dump(document, sort_keys=False), markup=False, soft_wrap=True)
+    else:
+        load_console.print_comparison(out, document)
+    raise typer.Exit(result.outcome.exit_code)
+
+
+def _save(document: load_document.Json, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / load_document.COMPARISON).write_text(
+            json.dumps(document, indent=1) + "\n", encoding="utf-8"
+        )
+        load_html.write_comparison(document, folder)
+    except OSError as error:
+        raise UsageError(f"--save {folder}: can't be written: {error.strerror}") from error

@@ -1,0 +1,99 @@
+"""Client-side limits of kube-controller-manager and kube-scheduler: the requests/s they allow themselves.
+
+On a default cluster these, not the API server, are what limits the churn of claims, so each run says which it
+was under. Where components can be restarted they get the flags of the set; elsewhere they must have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clusters.interface import Cluster, ClusterProvider
+from clusters.metrics import CONTROLLER_MANAGER, SCHEDULER
+from harness.errors import EnvironmentBlocked
+from harness.kube import KubeClient
+from load import commandline
+from load.request import LimitSet
+
+COMPONENTS = (CONTROLLER_MANAGER, SCHEDULER)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one component's client."""
+
+    qps: int
+    burst: int
+
+    def __str__(self) -> str:
+        return f"{self.qps}/{self.burst}"
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """As flags of its command line."""
+        return {"kube-api-qps": str(self.qps), "kube-api-burst": str(self.burst)}
+
+
+SETS: Mapping[LimitSet, Mapping[str, Limits]] = {
+    # cmd/kube-controller-manager/app/options, pkg/scheduler/apis/config/v1/defaults.go
+    LimitSet.DEFAULT: {CONTROLLER_MANAGER: Limits(20, 30), SCHEDULER: Limits(50, 100)},
+    LimitSet.TUNED: {CONTROLLER_MANAGER: Limits(100, 200), SCHEDULER: Limits(200, 400)},
+    LimitSet.OPEN: {CONTROLLER_MANAGER: Limits(1000, 2000), SCHEDULER: Limits(1000, 2000)},
+}
+"""What each component of a set gets."""
+
+
+def flags(limits: LimitSet, component: str) -> dict[str, str]:
+    """The flags that a component is restarted with under a set; none under `default`, or without a limit."""
+    chosen = SETS[limits].get(component)
+    return {} if limits is LimitSet.DEFAULT or chosen is None else chosen.flags
+
+
+def observed(cluster: Cluster, kube: KubeClient) -> dict[str, Limits | None]:
+    """The limits that the components run with, from their command lines; None where that can't be told."""
+    return {
+        component: _observed(commandline.flags(cluster, kube, component), component)
+        for component in COMPONENTS
+    }
+
+
+def apply(
+    provider: ClusterProvider, cluster: Cluster, kube: KubeClient, limits: LimitSet
+) -> dict[str, Limits | None]:
+    """Bring a cluster's components under a set of limits, and return those that they run with.
+
+    A component that has them already is left alone. On a cluster that the harness can't restart nothing is
+    changed: `default` is then recorded as it is found.
+
+    Raises:
+        EnvironmentBlocked: a component has other limits, or unknown ones, and can't be restarted.
+    """
+    found = observed(cluster, kube)
+    for component, wanted in SETS[limits].items():
+        if found[component] == wanted:
+            continue
+        try:
+            provider.restart(cluster.name, component, flags=flags(limits, component))
+        except EnvironmentBlocked as error:
+            if cluster.provider == "local":
+                raise
+            if limits is LimitSet.DEFAULT and found[component] is None:
+                continue
+            asked = " ".join(f"--{flag}={value}" for flag, value in wanted.flags.items())
+            has = found[component] or "unknown limits"
+            raise EnvironmentBlocked(
+                f"{component} has {has}, the limit set {limits} needs {asked}, and {error}"
+            ) from error
+    return observed(cluster, kube)
+
+
+def _observed(given: Mapping[str, str] | None, component: str) -> Limits | None:
+    if given is None or (component == SCHEDULER and "config" in given):
+        return None  # with --config the scheduler takes them from that file
+    own = SETS[LimitSet.DEFAULT][component]
+    try:
+        qps, burst = (float(given.get(flag, value)) for flag, value in own.flags.items())
+    except ValueError:
+        return None
+    return Limits(round(qps), round(burst))

@@ -1,0 +1,1 @@
+"""Load profiles: what is asked of a cluster, as data."""

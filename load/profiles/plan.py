@@ -1,0 +1,226 @@
+"""A profile made concrete: one size, one limit set, the user's own amounts, and the check that it can be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pydantic
+
+from harness.errors import UsageError
+from load.profiles.loader import first_error
+from load.profiles.schema import Criterion, Fill, Place, Pools, Profile, Sizing
+from load.profiles.trial import MAIN, SETTLE_SECONDS, Trial
+from load.request import LimitSet, LoadRequest, Size
+from load.scenarios.interface import ScenarioSpec
+from load.scenarios.registry import scenario_spec
+
+BUNDLED_DEVICES_PER_NODE = 8
+"""The bundled driver's default inventory, which simulated nodes have too."""
+_SHORTEST_WARM_UP = 2.0
+_SHORTEST_TRIAL = 3.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is to be done, decided before anything is made."""
+
+    profile: Profile
+    source: str
+    """The profile's file or name, for messages."""
+    size: Size
+    limits: LimitSet
+    sizing: Sizing
+    """With the user's own amounts."""
+    scenario: ScenarioSpec
+    main: Trial
+    further: tuple[Trial, ...]
+    arms: tuple[str, ...] = ()
+    """Only these arms of a sweep; all where empty."""
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """Those that are asked in this size and limit set."""
+        return tuple(
+            each for each in self.profile.criteria if self.limits in each.limits and self.size in each.sizes
+        )
+
+    @property
+    def devices_per_node(self) -> int:
+        """Devices of each simulated node."""
+        own = self.profile.pools is Pools.OWN
+        return self.profile.devices_per_node if own else BUNDLED_DEVICES_PER_NODE
+
+    @property
+    def devices(self) -> int:
+        """Devices on the simulated nodes."""
+        return self.sizing.simulated_nodes * self.devices_per_node
+
+    @property
+    def prefilled_devices(self) -> int:
+        """Devices that pods hold from before the load to its end."""
+        return sum(self.filled(self.devices_per_node, self.sizing.simulated_nodes))
+
+    def filled(self, per_node: int, nodes: int) -> list[int]:
+        """How many devices are in use beforehand on each of so many nodes that have so many each."""
+        if self.profile.fill is Fill.NODES:
+            full = math.ceil(round(nodes * self.sizing.prefill, 9))
+            return [per_node] * full + [0] * (nodes - full)
+        return [
+            math.ceil(round((node + 1) * per_node * self.sizing.prefill, 9))
+            - math.ceil(round(node * per_node * self.sizing.prefill, 9))
+            for node in range(nodes)
+        ]
+
+    def room(self, devices: int) -> int:
+        """How many pods that take so many devices each the simulated nodes have room for at a time."""
+        per_node, nodes = self.devices_per_node, self.sizing.simulated_nodes
+        return (
+            sum((per_node - used) // devices for used in self.filled(per_node, nodes)) if devices else 10**9
+        )
+
+    @property
+    def free_devices(self) -> int:
+        """Devices that are left for the churn."""
+        return self.devices - self.prefilled_devices
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Names of the run's namespaces, without the run's own part, in order of mention."""
+        found = [name for shape in self.profile.pods for name in shape.namespaces]
+        return tuple(dict.fromkeys(found))
+
+
+def make_plan(profile: Profile, request: LoadRequest) -> Plan:
+    """Decide everything, or refuse.
+
+    Raises:
+        UsageError: a key of the scenario is wrong, or the rate can't be had with these nodes.
+    """
+    written = profile.sizes[request.size]
+    sizing = _with_own_amounts(written, request)
+    plan = Plan(
+        profile=profile,
+        source=request.profile,
+        size=request.size,
+        limits=request.limits or profile.limits,
+        sizing=sizing,
+        scenario=_scenario(profile, written, request),
+        main=_main(profile, sizing),
+        further=_further(profile, sizing),
+        arms=tuple(request.arms),
+    )
+    _require_arms(plan)
+    for trial in (plan.main, *plan.further):
+        require_devices(plan, trial)
+    plan.scenario.check(plan)
+    return plan
+
+
+def _main(profile: Profile, sizing: Sizing) -> Trial:
+    return Trial(
+        name=MAIN,
+        pods=profile.shapes(()),
+        rate=sizing.rate,
+        warm_up=sizing.warm_up,
+        seconds=sizing.seconds,
+        hold=sizing.hold,
+        drain=sizing.drain,
+        bursts=tuple(sizing.bursts),
+        saturates=profile.saturates,
+    )
+
+
+def _further(profile: Profile, sizing: Sizing) -> tuple[Trial, ...]:
+    return tuple(
+        Trial(
+            name=each.name,
+            pods=profile.shapes(each.pods),
+            rate=each.rate,
+            warm_up=each.warm_up,
+            seconds=each.seconds,
+            hold=each.hold,
+            drain=each.drain,
+        )
+        for each in sizing.trials
+    )
+
+
+def require_devices(plan: Plan, trial: Trial) -> None:
+    """Refuse a trial whose pods would wait for devices, and so measure nothing but that.
+
+    Raises:
+        UsageError: naming the key, and what would do.
+    """
+    if not any(shape.place is Place.SIMULATED for shape in trial.pods):
+        return
+    if not plan.sizing.simulated_nodes:
+        raise UsageError(f"{plan.source}: simulated_nodes: expected at least 1, its pods run on them")
+    key = "rate" if trial.name == MAIN else f"trials.{trial.name}.rate"
+    most = max(trial.pods, key=lambda shape: shape.devices_per_pod)
+    pods = math.ceil(trial.rate * (trial.hold + SETTLE_SECONDS) * trial.share(most))
+    if most.devices_per_pod > 1 and pods > plan.room(most.devices_per_pod):
+        raise UsageError(
+            f"{plan.source}: sizes.{plan.size}.{key}: {trial.rate:g} pods/s, held {trial.hold:g} s, are "
+            f"about {pods} {most.name} pods at a time; {plan.sizing.simulated_nodes} simulated nodes have "
+            f"room for {plan.room(most.devices_per_pod)}, with {most.devices_per_pod} devices each on one "
+            "node. Lower the rate, the hold or the prefill, or take more nodes"
+        )
+    needed = math.ceil(trial.devices_in_use())
+    if needed > plan.free_devices:
+        raise UsageError(
+            f"{plan.source}: sizes.{plan.size}.{key}: {trial.rate:g} pods/s, held {trial.hold:g} s, "
+            f"need about {needed} devices at a time; {plan.free_devices} of {plan.devices} on "
+            f"{plan.sizing.simulated_nodes} simulated nodes are free. Lower the rate, the hold or the "
+            "prefill, or take more nodes"
+        )
+
+
+def _with_own_amounts(sizing: Sizing, request: LoadRequest) -> Sizing:
+    amounts = sizing.model_dump()
+    for key in ("nodes", "simulated_nodes"):
+        if getattr(request, key) is not None:
+            amounts[key] = getattr(request, key)
+    if request.rate is not None:
+        if not sizing.rate:
+            raise UsageError("--rate: the profile has bursts only, and no rate to change")
+        amounts["rate"] = request.rate
+        for part, key in (("trials", "rate"), ("bursts", "pods")):
+            for each in amounts[part]:
+                scaled = each[key] * request.rate / sizing.rate
+                each[key] = max(1, round(scaled)) if part == "bursts" else scaled
+    if request.seconds is not None:
+        factor = request.seconds / sizing.seconds
+        amounts["seconds"] = request.seconds
+        amounts["warm_up"] = _shortened(sizing.warm_up, factor, _SHORTEST_WARM_UP)
+        for trial in amounts["trials"]:
+            trial["seconds"] = _shortened(trial["seconds"], factor, _SHORTEST_TRIAL)
+    try:
+        return Sizing.model_validate(amounts)
+    except pydantic.ValidationError as error:
+        key, _, expected = first_error(error).partition(": ")
+        raise UsageError(f"--{key.replace('_', '-')}: {expected}") from error
+
+
+def _shortened(seconds: float, factor: float, least: float) -> float:
+    """Shorter by a factor, but not below the least; never longer."""
+    return min(seconds, max(least, seconds * factor))
+
+
+def _scenario(profile: Profile, sizing: Sizing, request: LoadRequest) -> ScenarioSpec:
+    merged = {**profile.scenario, **sizing.scenario}
+    if request.seconds is not None:
+        merged["length"] = request.seconds / sizing.seconds
+    try:
+        return scenario_spec(merged)
+    except pydantic.ValidationError as error:
+        raise UsageError(f"{request.profile}: {first_error(error, 'scenario')}") from error
+
+
+def _require_arms(plan: Plan) -> None:
+    known = plan.scenario.arm_names()
+    for arm in plan.arms:
+        if not known:
+            raise UsageError(f"--arm {arm}: the profile {plan.profile.name} has no arms")
+        if arm not in known:
+            raise UsageError(f"--arm {arm}: expected one of {', '.join(known)}")

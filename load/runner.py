@@ -1,0 +1,413 @@
+"""One load run: plan, cluster, limits, identities, what the profile needs, trials, verdict, clean-up."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.metadata
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from clusters.interface import Cluster, ClusterProvider
+from clusters.local.simulated import SIMULATED
+from harness import events
+from harness.errors import HarnessError, UsageError
+from harness.journal import Journal
+from harness.kube import NODES, KubeClient
+from load import cleanup, fingerprint, identity, limits, prepare, server, usage
+from load.naming import Names
+from load.profiles.loader import find_profile
+from load.profiles.plan import Plan, make_plan
+from load.profiles.schema import Fill, Pools, Tolerance
+from load.request import LimitSet, Listener, LoadRequest
+from load.result import LoadResult, RequirementResult
+from load.scenarios.interface import Done, Findings, Ground, Scenario
+from load.trials import Finished, Site, TrialRunner
+from load.verdict import judge
+
+Emit = Callable[[events.Event], None]
+Describe = Callable[[str], events.PlannedRequirement]
+
+_BUNDLED_DRIVER = "gpu.dra-harness.dev"
+_TRIAL_OVERHEAD = 60.0
+"""Seconds that a trial takes besides its load and drain, at the most, for the tokens' life."""
+_MOST_STEPS = 12
+
+
+@dataclass
+class _Progress:
+    """What there is of a run so far; a run that ends early has a result of just this."""
+
+    finished: list[Finished] = field(default_factory=list)
+    conclusion: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def run(
+    request: LoadRequest,
+    provider: ClusterProvider,
+    listener: Listener,
+    *,
+    describe: Describe | None = None,
+) -> LoadResult:
+    """Carry out one load run, and keep its events in `events.ndjson` beside `load.json`.
+
+    Args:
+        request: what the user asked for.
+        provider: makes, finds and restarts clusters.
+        listener: is told how it goes.
+        describe: what the catalogue says about a requirement, for the plan among the events.
+
+    Raises:
+        UsageError: the request can't be; nothing was made.
+        EnvironmentBlocked: the cluster lacks something, before anything was measured.
+        KeyboardInterrupt: Ctrl-C before anything was measured.
+    """
+    journal = Journal(request.run_dir)
+    runner = LoadRunner(request, provider, listener, journal.append)
+    began = time.monotonic()
+    runner.make_folder()
+    journal.append(_run_started(request, runner.plan))
+    if describe:
+        planned = [describe(name) for name in runner.plan.profile.requirements]
+        journal.append(events.PlanMade(at=events.now(), requirements=planned))
+    try:
+        result = runner.run()
+    except (HarnessError, KeyboardInterrupt) as error:
+        journal.append(events.HarnessFault(at=events.now(), message=str(error) or "interrupted"))
+        raise
+    seconds = round(time.monotonic() - began, 2)
+    code = int(result.verdict.exit_code)
+    journal.append(events.RunFinished(at=events.now(), exit_code=code, seconds=seconds))
+    return result
+
+
+class LoadRunner:
+    """Carries out one load run.
+
+    Args:
+        request: what the user asked for.
+        provider: makes, finds and restarts clusters.
+        listener: is told how it goes.
+        emit: gets the run's events, from `ClusterReady` to `ClusterGone`.
+    """
+
+    def __init__(
+        self, request: LoadRequest, provider: ClusterProvider, listener: Listener, emit: Emit
+    ) -> None:
+        self._provider = provider
+        self._listener = listener
+        self._emit = emit
+        self._attached = provider.attach(request.cluster) if request.cluster is not None else None
+        if self._attached:
+            request = replace(
+                request,
+                nodes=len(self._attached.nodes),
+                simulated_nodes=self._attached.simulated_nodes,
+            )
+        self._request = request
+        self._plan = make_plan(find_profile(request.profile), request)
+        self._names = Names(request.run_dir.name)
+        self._credentials = request.run_dir / "credentials"
+        self._progress = _Progress()
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be done; nothing has been made yet."""
+        return self._plan
+
+    def make_folder(self) -> None:
+        """Make the run's folder.
+
+        Raises:
+            UsageError: it can't be.
+        """
+        try:
+            self._request.run_dir.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(
+                f"{self._request.run_dir}: results can't be written there: {error.strerror}"
+            ) from error
+
+    def run(self) -> LoadResult:
+        """Do it, and write `load.json`; Ctrl-C ends it with the result of what was measured.
+
+        Raises:
+            UsageError: the results can't be written, or the cluster can't be; nothing was started.
+            EnvironmentBlocked: the cluster lacks something, before anything was measured.
+            KeyboardInterrupt: Ctrl-C before anything was measured.
+        """
+        started = datetime.datetime.now(datetime.UTC)
+        clock = time.monotonic()
+        with self._cluster() as cluster:
+            taken = self._measure(cluster)
+        result = self._result(taken, started, time.monotonic() - clock)
+        result.write(self._request.run_dir)
+        for found in result.requirements:
+            self._emit(self._check_finished(found))
+        return result
+
+    @contextlib.contextmanager
+    def _cluster(self) -> Iterator[Cluster]:
+        if self._attached:
+            self._emit(_cluster_ready(self._attached))
+            yield self._attached
+            return
+        sizing = self._plan.sizing
+        spec = replace(self._request.spec, nodes=sizing.nodes, simulated_nodes=sizing.simulated_nodes)
+        cluster = self._provider.up(spec, self._listener.bring_up)
+        self._emit(_cluster_ready(cluster))
+        try:
+            yield cluster
+        finally:
+            if not self._request.keep:
+                began = time.monotonic()
+                self._provider.down(cluster.name)
+                seconds = round(time.monotonic() - began, 2)
+                self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
+
+    def _measure(self, cluster: Cluster) -> fingerprint.Fingerprint:
+        admin = KubeClient.from_kubeconfig(cluster.kubeconfig)
+        before = limits.observed(cluster, admin)
+        try:
+            scenario = self._plan.scenario.make()
+            try:
+                return self._on(cluster, admin, scenario)
+            finally:
+                scenario.clean()
+        finally:
+            self._clean(cluster, admin, before)
+
+    def _on(self, cluster: Cluster, admin: KubeClient, scenario: Scenario) -> fingerprint.Fingerprint:
+        self._say(f"limit set {self._plan.limits} of kube-controller-manager and kube-scheduler")
+        if self._plan.prefilled_devices and self._plan.limits is not LimitSet.OPEN:
+            limits.apply(self._provider, cluster, admin, LimitSet.OPEN)  # or filling would take minutes
+        elif not self._plan.prefilled_devices:
+            limits.apply(self._provider, cluster, admin, self._plan.limits)
+        users = identity.establish(
+            cluster.kubeconfig, self._names, self._credentials, token_seconds=self._longest()
+        )
+        with usage.Sampler(cluster.id) as sampler:
+            site = Site(
+                request=self._request,
+                plan=self._plan,
+                cluster=cluster,
+                admin=admin,
+                names=self._names,
+                identities=users,
+                run_dir=self._request.run_dir,
+                sampler=sampler,
+                listener=self._listener,
+            )
+            self._prepare(site, scenario)
+            taken = fingerprint.take(
+                cluster, admin, shape=self._shape(), run_id=self._names.run_id, seed=self._request.seed
+            )
+            self._trials(site, scenario)
+        return taken
+
+    def _prepare(self, site: Site, scenario: Scenario) -> None:
+        """Make what the profile needs, under open limits, and bring the run's limits into force."""
+        plan = self._plan
+        setup = KubeClient.from_kubeconfig(site.identities.setup.kubeconfig)
+        own = plan.profile.pools is Pools.OWN
+        driver = f"{self._names.token}.load.dra-harness.dev" if own else _BUNDLED_DRIVER
+        self._say("namespaces, classes and claim templates")
+        made = prepare.namespaces(setup, self._names, plan.profile.pods, driver)
+        identity.wait_admitted(site.identities.sender, list(made.values()))
+        scenario.prepare(self._ground(site, setup, made, driver))
+        if not plan.scenario.mixed:
+            devices = prepare.wait_for_slices(setup, self._names, driver)
+            if plan.prefilled_devices:
+                self._say(f"pods for {plan.prefilled_devices} of {plan.devices} devices")
+                tolerance = Tolerance.ALWAYS if plan.scenario.taints else Tolerance.NONE
+                share = plan.sizing.prefill
+                if plan.profile.fill is Fill.NODES:
+                    full = math.ceil(round(len(devices) * share, 9))
+                    devices, share = dict(list(devices.items())[:full]), 1.0
+                prepare.fill(setup, self._names, devices, share, tolerance=tolerance)
+        if plan.prefilled_devices:
+            limits.apply(self._provider, site.cluster, site.admin, plan.limits)
+
+    def _ground(self, site: Site, setup: KubeClient, namespaces: dict[str, str], driver: str) -> Ground:
+        users = site.identities
+        simulated = [node["metadata"]["name"] for node in setup.list(NODES, labels=f"{SIMULATED}=true")]
+        return Ground(
+            plan=self._plan,
+            cluster=site.cluster,
+            provider=self._provider,
+            setup=setup,
+            observer=KubeClient.from_kubeconfig(users.observer.kubeconfig),
+            admin=site.admin,
+            names=self._names,
+            seed=self._request.seed,
+            namespaces=namespaces,
+            driver=driver,
+            simulated=sorted(simulated, key=lambda name: (len(name), name)),
+            sender_schema=users.sender.flow_schema,
+            restart=lambda component: self._restart(site, component),
+            say=lambda text: self._note(site, text),
+        )
+
+    def _trials(self, site: Site, scenario: Scenario) -> None:
+        trials = TrialRunner(site, scenario)
+        done: list[Done] = []
+        while (trial := scenario.next_trial(done)) is not None:
+            rate = f"{trial.rate:g} pods/s for {trial.length:g} s" if trial.rate else "a burst"
+            self._say(f"trial {trial.name}: {rate}")
+            finished = trials.run(trial)
+            done.append(finished.done)
+            self._progress.finished.append(finished)
+            if finished.interrupted:
+                self._progress.interrupted = True
+                return
+        self._progress.conclusion = scenario.conclude(done)
+
+    def _restart(self, site: Site, component: str) -> None:
+        """Restart a component under the run's limits; what it counted until then is read first."""
+        site.readings.append(server.read(site.cluster, site.admin))
+        flags = limits.flags(self._plan.limits, component)
+        self._provider.restart(site.cluster.name, component, flags=flags)
+        site.readings.append(server.read(site.cluster, site.admin))
+
+    def _clean(self, cluster: Cluster, admin: KubeClient, before: dict[str, limits.Limits | None]) -> None:
+        """Leave a cluster that stays as it was found; of one that goes, nothing has to be taken away."""
+        identity.forget(self._credentials)
+        if not self._attached and not self._request.keep:
+            return
+        self._say("cleaning up")
+        cleanup.clean(cluster, self._names.run_id, self._credentials)
+        for component, had in before.items():
+            if had is None or limits.observed(cluster, admin)[component] == had:
+                continue
+            flags = {} if had == limits.SETS[LimitSet.DEFAULT][component] else had.flags
+            self._provider.restart(cluster.name, component, flags=flags)
+
+    def _result(
+        self, taken: fingerprint.Fingerprint, started: datetime.datetime, seconds: float
+    ) -> LoadResult:
+        progress = self._progress
+        findings = [each.findings for each in progress.finished] + [progress.conclusion]
+        trials = [each.result for each in progress.finished]
+        wanted = self._plan.profile.requirements
+        requirements = merged(
+            [found for each in findings for found in each.requirements if found.requirement in wanted]
+        )
+        figures = {**progress.conclusion.figures}
+        faults = list(progress.conclusion.faults)
+        if progress.interrupted:
+            faults.append("the run was interrupted: not all of it was done")
+        judgement = judge(
+            trials,
+            figures,
+            self._plan.criteria,
+            requirements,
+            stated=[each.measure for each in self._plan.profile.criteria],
+            faults=faults,
+        )
+        return LoadResult(
+            run_id=self._names.run_id,
+            profile=self._plan.profile.name,
+            size=self._plan.size,
+            limits=self._plan.limits,
+            seed=self._request.seed,
+            command=list(self._request.command),
+            started_at=started,
+            seconds=round(seconds, 2),
+            interrupted=progress.interrupted,
+            verdict=judgement.verdict,
+            reasons=judgement.reasons,
+            checks=judgement.checks,
+            fingerprint=taken,
+            trials=trials,
+            figures=figures,
+            requirements=requirements,
+            notes=[*progress.notes, *progress.conclusion.notes],
+        )
+
+    def _check_finished(self, found: RequirementResult) -> events.CheckFinished:
+        evidence = [
+            events.Evidence(title=name, value=f"{value.value:g} {value.unit}".strip())
+            for name, value in found.figures.items()
+        ]
+        return events.CheckFinished(
+            at=events.now(),
+            check=f"load/{self._plan.profile.name}::{found.requirement}",
+            requirements=[found.requirement],
+            result=found.result,
+            seconds=0.0,
+            message=found.message,
+            evidence=evidence,
+        )
+
+    def _shape(self) -> dict[str, fingerprint.Fact]:
+        plan = self._plan
+        return {
+            "profile": plan.profile.name,
+            "size": str(plan.size),
+            "limits": str(plan.limits),
+            "rate": plan.main.rate,
+            "seconds": plan.main.seconds,
+            "hold": plan.main.hold,
+            "prefill": plan.sizing.prefill,
+            "arrivals": str(plan.profile.arrivals),
+            "processes": self._request.processes,
+        }
+
+    def _longest(self) -> float:
+        """Seconds that the run may take, at the most."""
+        plan = self._plan
+        trials = len(plan.scenario.arm_names()) + len(plan.further) + _MOST_STEPS
+        return plan.main.length + trials * (min(plan.main.length, 600) + plan.main.drain + _TRIAL_OVERHEAD)
+
+    def _say(self, text: str) -> None:
+        self._listener.said(text)
+
+    def _note(self, site: Site, text: str) -> None:
+        site.notes.append(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {text}")
+        self._listener.said(text)
+
+
+def merged(found: list[RequirementResult]) -> list[RequirementResult]:
+    """One result for each requirement; of several (one a trial) the worst."""
+    from harness.results import worst
+
+    made = []
+    for name in sorted({each.requirement for each in found}):
+        mine = [each for each in found if each.requirement == name]
+        result = worst(each.result for each in mine)
+        made.append(next(each for each in mine if each.result is result))
+    return made
+
+
+def _run_started(request: LoadRequest, plan: Plan) -> events.RunStarted:
+    return events.RunStarted(
+        at=events.now(),
+        run_id=request.run_dir.name,
+        suite_version=importlib.metadata.version("dra-harness"),
+        catalogue_digest="",
+        command=list(request.command),
+        seed=request.seed,
+        areas=[f"load: {plan.profile.name}"],
+    )
+
+
+def _cluster_ready(cluster: Cluster) -> events.ClusterReady:
+    before = 0.0
+    phases = {}
+    for phase, seconds in cluster.phases.items():
+        phases[phase], before = round(seconds - before, 2), seconds
+    return events.ClusterReady(
+        at=events.now(),
+        name=cluster.name,
+        provider=cluster.provider,
+        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
+        profile=cluster.profile,
+        nodes=[node.name for node in cluster.nodes],
+        driver=f"{_BUNDLED_DRIVER}; {cluster.simulated_nodes} simulated nodes",
+        seconds=cluster.seconds,
+        phases=phases,
+    )

@@ -1,0 +1,194 @@
+"""Hours of churn with restarts in between: does anything grow, and does the cluster come back?"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import psutil
+import pydantic
+
+from clusters import processes
+from harness.errors import EnvironmentBlocked, UsageError
+from load.model import Stage
+from load.profiles.trial import Trial
+from load.scenarios.follow import Backlog
+from load.scenarios.interface import Clock, Done, Findings, Ground, Scenario, ScenarioSpec
+from load.scenarios.node_trials import NodeTrials
+from load.scenarios.quiet import BaseScenario
+from load.scenarios.readings import figure, quantile
+
+if TYPE_CHECKING:
+    from load.profiles.plan import Plan
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+RESTARTABLE = ("kube-controller-manager", "kube-scheduler")
+_SAMPLE_SECONDS = 5.0
+_OLDEST_SECONDS = 5.0
+"""After a restart the cluster is back once no pod has waited longer than this."""
+_QUARTERS = 4
+_HOUR = 3600.0
+
+
+class Soak(ScenarioSpec):
+    """Restarts of components at intervals, and what grows meanwhile."""
+
+    kind: Literal["soak"]
+    restart_every: float = pydantic.Field(gt=0)
+    """Seconds between two restarts; they take turns."""
+    restart: tuple[str, ...] = RESTARTABLE
+    recovery: float = pydantic.Field(default=60.0, gt=0)
+    """Seconds that a recovery is awaited for."""
+    metadata_pods: int = pydantic.Field(default=0, ge=0)
+    """Pods on a real node with the driver's metadata, and as many without, after the soak."""
+    full_node: bool = False
+    """Whether a real node gets as many pods as it takes, after the soak."""
+
+    def check(self, plan: Plan) -> None:
+        """Only what can be restarted is."""
+        if wrong := [name for name in self.restart if name not in RESTARTABLE]:
+            raise UsageError(
+                f"{plan.source}: scenario.restart: expected of {', '.join(RESTARTABLE)}, not {wrong[0]!r}"
+            )
+
+    def make(self) -> Scenario:
+        """One run's."""
+        return _Soaking(self)
+
+
+class _Soaking(BaseScenario):
+    def __init__(self, spec: Soak) -> None:
+        self._spec = spec
+        self._backlog: Backlog | None = None
+        self._rss: dict[str, list[tuple[float, float]]] = {name: [] for name in COMPONENTS}
+        self._recoveries: list[tuple[str, float, bool]] = []
+        self._left = threading.Event()
+        self._node: NodeTrials | None = None
+
+    def prepare(self, ground: Ground) -> None:
+        super().prepare(ground)
+        self._node = NodeTrials(ground)
+
+    def trials(self) -> Sequence[Trial]:
+        """The main trial in quarters, and what comes after it."""
+        main = self.ground.plan.main
+        quarter = main.seconds / _QUARTERS
+        phases = tuple((f"quarter-{number + 1}", quarter) for number in range(_QUARTERS))
+        soak = main.again(main.name, phases=phases)
+        return (soak, *self.ground.plan.further, *self._on_node)
+
+    @functools.cached_property
+    def _on_node(self) -> Sequence[Trial]:
+        assert self._node is not None, "prepare() made it"
+        pods = round(self._spec.metadata_pods * min(1.0, self._spec.length))
+        return self._node.trials(pods=pods, full_node=self._spec.full_node)
+
+    def before(self, trial: Trial) -> None:
+        if self._node:
+            self._node.before(trial)
+        self._backlog = Backlog(self.ground.observer, list(self.ground.namespaces.values()))
+        self._backlog.start()
+        self._left.clear()
+        threading.Thread(target=self._sample, name="soak-memory", daemon=True).start()
+
+    def act(self, trial: Trial, clock: Clock) -> None:
+        """Restart one component after the other; on a real node, what belongs to its trial."""
+        if self._node:
+            self._node.act(trial, clock)
+        interval = self._spec.restart_every * min(1.0, self._spec.length)
+        number = 0
+        while self._spec.restart and trial.name == self.ground.plan.main.name:
+            moment = trial.warm_up + (number + 1) * interval
+            if moment + interval / 2 > trial.length or not clock.until(moment):
+                return
+            self._restart(self._spec.restart[number % len(self._spec.restart)], clock)
+            number += 1
+
+    def judge(self, done: Done) -> Findings:
+        self._left.set()
+        findings = Findings()
+        if self._backlog:
+            self._backlog.stop()
+        if done.trial.name != self.ground.plan.main.name:
+            return self._node.judge(done.trial) if self._node else findings
+        self._note_growth(findings)
+        self._note_drift(done, findings)
+        if self._recoveries:
+            name, worst, open_ = max(self._recoveries, key=lambda each: each[1])
+            findings.figures["recovery"] = figure(worst, "s", at_least=open_)
+            findings.notes.append(f"the longest recovery, {worst:.1f} s, was after {name} was restarted")
+        findings.figures["planned-restarts"] = figure(len(self._recoveries))
+        if done.server:
+            lasting = {name: more for name, more in done.server.objects.items() if name != "events"}
+            findings.figures["objects-left"] = figure(sum(max(0, more) for more in lasting.values()))
+        return findings
+
+    def clean(self) -> None:
+        self._left.set()
+        if self._backlog:
+            self._backlog.stop()
+        if self._node:
+            self._node.clean()
+
+    def _restart(self, component: str, clock: Clock) -> None:
+        assert self._backlog is not None, "before() made it"
+        began = time.time()
+        self.ground.say(f"{component} is restarted")
+        try:
+            self.ground.restart(component)
+        except EnvironmentBlocked as error:
+            self.ground.say(f"{component} can't be restarted: {error}")
+            return
+        while clock.pause(0.25):
+            now = time.time()
+            if not self._backlog.waiting(since=now - _OLDEST_SECONDS):
+                self._recoveries.append((component, now - began, False))
+                return
+            if now - began > self._spec.recovery:
+                break
+        self._recoveries.append((component, time.time() - began, True))
+
+    def _sample(self) -> None:
+        """Resident memory of the control plane's processes; of a local cluster only."""
+        while not self._left.wait(_SAMPLE_SECONDS):
+            for name in COMPONENTS:
+                pid = processes.main_pid(self.ground.cluster.id, name, name)
+                try:
+                    if pid is not None:
+                        self._rss[name].append((time.time(), float(psutil.Process(pid).memory_info().rss)))
+                except psutil.Error:
+                    continue
+
+    def _note_growth(self, findings: Findings) -> None:
+        for name, samples in self._rss.items():
+            slope = growth(samples, restarted=name in self._spec.restart)
+            if slope is not None:
+                findings.figures[f"rss-growth.{name}"] = figure(slope, "%/h")
+        grown = [value.value for name, value in findings.figures.items() if name.startswith("rss-growth.")]
+        if grown:
+            findings.figures["rss-growth"] = figure(max(grown), "%/h")
+
+    def _note_drift(self, done: Done, findings: Findings) -> None:
+        second, last = (
+            quantile(done.report, Stage.BOUND, 0.99, window=f"quarter-{number}") for number in (2, _QUARTERS)
+        )
+        if second and last:
+            findings.figures["p99-drift"] = figure(last.seconds / second.seconds, at_least=last.at_least)
+
+
+def growth(samples: Sequence[tuple[float, float]], *, restarted: bool = False) -> float | None:
+    """Growth in percent of the mean per hour: the slope after the first quarter (an hour at most).
+
+    None with too few samples, and for a component that was restarted: its memory begins anew.
+    """
+    if restarted or len(samples) < 8:
+        return None
+    begin, end = samples[0][0], samples[-1][0]
+    settled = begin + min(_HOUR, (end - begin) / 4)
+    late = [(at, value) for at, value in samples if at >= settled]
+    slope = statistics.linear_regression([at for at, _ in late], [value for _, value in late]).slope
+    return 100 * slope * _HOUR / statistics.fmean(value for _, value in late)

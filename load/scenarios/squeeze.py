@@ -1,0 +1,232 @@
+"""A priority level of the run's own, and who falls into it.
+
+A component is squeezed by a FlowSchema that names its user and the run's namespaces, so that nobody else's
+requests fall into the level. The generator is squeezed by pointing its own FlowSchema at the level: the UID
+in its answers stays the same.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+
+from harness.kube import FLOW_SCHEMAS, PODS, PRIORITY_LEVELS, ApiError, KubeClient, Object, Resource
+
+_PRECEDENCE = 150
+"""Before the components' own schemas, which come at 800 and 900."""
+_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True)
+_ROLES = Resource("rbac.authorization.k8s.io/v1", "roles", namespaced=True)
+
+
+class Response(enum.StrEnum):
+    """What a full level does with a request."""
+
+    REJECT = "reject"
+    SHORT_QUEUE = "queue-1x5"
+    """One queue of five requests."""
+    LONG_QUEUES = "queue-64x50"
+    """64 queues of 50 requests."""
+
+
+class Victim(enum.StrEnum):
+    """Whose requests go into the level."""
+
+    GENERATOR = "generator"
+    CONTROLLER_MANAGER = "kcm"
+    SCHEDULER = "scheduler"
+    KUBELET = "kubelet"
+
+
+USERS = {
+    Victim.CONTROLLER_MANAGER: (
+        "system:serviceaccount:kube-system:resource-claim-controller",
+        "system:kube-controller-manager",
+    ),
+    Victim.SCHEDULER: ("system:kube-scheduler",),
+}
+"""The claim controller has a user of its own where the controller manager uses service accounts."""
+
+_QUEUING = {
+    Response.SHORT_QUEUE: {"queues": 1, "queueLengthLimit": 5, "handSize": 1},
+    Response.LONG_QUEUES: {"queues": 64, "queueLengthLimit": 50, "handSize": 6},
+}
+
+
+def level(name: str, shares: int, response: Response, labels: Mapping[str, str]) -> Object:
+    """A PriorityLevelConfiguration that neither lends seats nor borrows any."""
+    limit: Object = {"type": "Reject"}
+    if response is not Response.REJECT:
+        limit = {"type": "Queue", "queuing": _QUEUING[response]}
+    limited = {
+        "nominalConcurrencyShares": shares,
+        "lendablePercent": 0,
+        "borrowingLimitPercent": 0,
+        "limitResponse": limit,
+    }
+    return {
+        "apiVersion": PRIORITY_LEVELS.api_version,
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {"type": "Limited", "limited": limited},
+    }
+
+
+def schema(
+    name: str, level_name: str, users: Sequence[str], namespaces: Sequence[str], labels: Mapping[str, str]
+) -> Object:
+    """A FlowSchema for all that these users do in these namespaces."""
+    rule = {
+        "subjects": [{"kind": "User", "user": {"name": user}} for user in users],
+        "resourceRules": [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": list(namespaces)}
+        ],
+    }
+    return {
+        "apiVersion": FLOW_SCHEMAS.api_version,
+        "kind": "FlowSchema",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {
+            "matchingPrecedence": _PRECEDENCE,
+            "priorityLevelConfiguration": {"name": level_name},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [rule],
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a squeeze applies."""
+
+    kube: KubeClient
+    name: str
+    """Of the level and of the schema."""
+    labels: Mapping[str, str]
+    namespaces: Sequence[str]
+    sender_schema: str
+    """Name of the generator's own FlowSchema."""
+
+
+class Squeeze:
+    """One victim in one level, for as long as it is on."""
+
+    def __init__(self, place: Place, victim: Victim, users: Sequence[str]) -> None:
+        self._place = place
+        self._victim = victim
+        self._users = users
+        self._sender_level: str | None = None
+
+    @property
+    def schema(self) -> str:
+        """Name of the FlowSchema whose requests are squeezed."""
+        return self._place.sender_schema if self._victim is Victim.GENERATOR else self._place.name
+
+    def create_level(self, shares: int, response: Response) -> None:
+        """Make the level, with nobody in it yet: it begins to count from nothing before anyone comes."""
+        self._place.kube.create(
+            PRIORITY_LEVELS, level(self._place.name, shares, response, self._place.labels)
+        )
+
+    def on(self) -> None:
+        """Let the victim fall into the level."""
+        kube, place = self._place.kube, self._place
+        if self._victim is Victim.GENERATOR:
+            stored = kube.get(FLOW_SCHEMAS, place.sender_schema)
+            self._sender_level = stored["spec"]["priorityLevelConfiguration"]["name"]
+            self._point(place.name)
+        else:
+            kube.create(
+                FLOW_SCHEMAS, schema(place.name, place.name, self._users, place.namespaces, place.labels)
+            )
+
+    def off(self) -> None:
+        """Give the victim its own place back. The level stays, so that its counters can be read."""
+        if self._victim is Victim.GENERATOR:
+            if self._sender_level is not None:
+                self._point(self._sender_level)
+                self._sender_level = None
+        else:
+            self._place.kube.delete(FLOW_SCHEMAS, self._place.name)
+
+    def remove(self) -> None:
+        """Take everything away."""
+        self.off()
+        self._place.kube.delete(PRIORITY_LEVELS, self._place.name)
+
+    def _point(self, level_name: str) -> None:
+        patch = {"spec": {"priorityLevelConfiguration": {"name": level_name}}}
+        self._place.kube.patch(FLOW_SCHEMAS, self._place.sender_schema, patch)
+
+
+class Aggressor:
+    """Lists all pods of the run's namespaces over and over, in the victim's level.
+
+    A list is charged by the number of objects, up to ten seats.
+    """
+
+    def __init__(self, place: Place, threads: int) -> None:
+        self.user = f"{place.name}-aggressor"
+        self._place = place
+        self._client = place.kube.acting_as(self.user)
+        self._left = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._list, name=self.user, daemon=True) for _ in range(threads)
+        ]
+        self.listed = 0
+        self.rejected = 0
+
+    def start(self) -> None:
+        """Give the user its right, and begin."""
+        for namespace in self._place.namespaces:
+            for resource, manifest in self._rights():
+                self._place.kube.create(resource, manifest, namespace)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End, and take the right away."""
+        self._left.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(10)
+        for namespace in self._place.namespaces:
+            for resource in (_ROLE_BINDINGS, _ROLES):
+                self._place.kube.delete(resource, self.user, namespace)
+
+    def _list(self) -> None:
+        while not self._left.is_set():
+            for namespace in self._place.namespaces:
+                try:
+                    self._client.request("GET", PODS.path(namespace))
+                    self.listed += 1
+                except ApiError as error:
+                    self.rejected += error.status == 429
+                    self._left.wait(0.05)
+                except (OSError, urllib3.exceptions.HTTPError):
+                    self._left.wait(0.5)
+
+    def _rights(self) -> list[tuple[Resource, Any]]:
+        group = "rbac.authorization.k8s.io"
+        metadata = {"name": self.user, "labels": dict(self._place.labels)}
+        rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+        return [
+            (
+                _ROLES,
+                {"apiVersion": _ROLES.api_version, "kind": "Role", "metadata": metadata, "rules": [rule]},
+            ),
+            (
+                _ROLE_BINDINGS,
+                {
+                    "apiVersion": _ROLE_BINDINGS.api_version,
+                    "kind": "RoleBinding",
+                    "metadata": metadata,
+                    "roleRef": {"apiGroup": group, "kind": "Role", "name": self.user},
+                    "subjects": [{"apiGroup": group, "kind": "User", "name": self.user}],
+                },
+            ),
+        ]

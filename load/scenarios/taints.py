@@ -1,0 +1,353 @@
+"""DeviceTaintRules that come and go under the churn, and one mass eviction.
+
+A rule stands for the devices of one node's pool; all devices at once are one rule for the driver. While a
+share of the devices is tainted, no pod may get one of them unless its claim tolerates that, and no tolerating
+pod may be evicted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import pydantic
+
+from harness.errors import EnvironmentBlocked, UsageError
+from harness.kube import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, ApiError, KubeClient, Object, Resource
+from harness.results import Result
+from load.model import Burst, Cause
+from load.profiles.schema import Tolerance
+from load.profiles.trial import Trial
+from load.scenarios.follow import Follower
+from load.scenarios.interface import Clock, Done, Findings, Ground, Scenario, ScenarioSpec, requirement
+from load.scenarios.quiet import BaseScenario
+from load.scenarios.readings import figure
+
+if TYPE_CHECKING:
+    from load.profiles.plan import Plan
+
+TAINT_KEY = "load.dra-harness.dev/storm"
+_MASS = "mass-eviction"
+_EVICTED = "DeletionByDeviceTaintManager"
+"""Reason of the pod condition DisruptionTarget: pkg/controller/devicetainteviction."""
+_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+_MASS_DEADLINE = 120.0
+
+
+class TaintToggles(ScenarioSpec):
+    """NoSchedule, then NoExecute, on ever more devices; and a mass of pods that is evicted at once."""
+
+    taints: ClassVar[bool] = True
+
+    kind: Literal["taint-toggles"]
+    shares: list[float] = pydantic.Field(default=[0.1, 0.3, 1.0], min_length=1)
+    """Shares of the simulated nodes whose devices are tainted, one after the other."""
+    on: float = pydantic.Field(default=10.0, gt=0)
+    """Seconds that a taint stays."""
+    off: float = pydantic.Field(default=10.0, gt=0)
+    """Seconds between two taints."""
+    settle: float = pydantic.Field(default=2.0, gt=0)
+    """Seconds that the scheduler has to see a rule, before an allocation counts as wrong."""
+    evict: int = pydantic.Field(default=100, ge=0, le=10_000)
+    """Pods that are evicted at once, in a trial of their own; 0 leaves it out."""
+
+    def check(self, plan: Plan) -> None:
+        """The taints fit into the time, and the mass on the nodes."""
+        for share in self.shares:
+            if not 0 < share <= 1:
+                raise UsageError(
+                    f"{plan.source}: scenario.shares: expected shares above 0 up to 1, not {share:g}"
+                )
+        if self.evict > plan.free_devices:
+            raise UsageError(
+                f"{plan.source}: scenario.evict: {self.evict} pods need a device each; "
+                f"{plan.free_devices} are free"
+            )
+        if not any(shape.tolerance is Tolerance.NONE and shape.claims_per_pod for shape in plan.main.pods):
+            raise UsageError(f"{plan.source}: pods: expected one whose claims don't tolerate the taints")
+
+    def make(self) -> Scenario:
+        """One run's."""
+        return _Toggling(self)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One taint: for so long after the start."""
+
+    effect: str
+    share: float
+    begin: float
+    end: float
+
+
+def steps(spec: TaintToggles, trial: Trial) -> list[Step]:
+    """When which taints are in force, in seconds from the start; times shrink with the trial."""
+    effects = [(effect, share) for effect in ("NoSchedule", "NoExecute") for share in spec.shares]
+    whole = len(effects) * (spec.on + spec.off)
+    factor = trial.seconds / whole
+    made = []
+    for index, (effect, share) in enumerate(effects):
+        begin = trial.warm_up + factor * (index * (spec.on + spec.off) + spec.off / 2)
+        made.append(Step(effect, share, begin, begin + factor * spec.on))
+    return made
+
+
+@dataclass
+class Tainted:
+    """A time in which pools are tainted, settled; its end is open while it lasts."""
+
+    pools: frozenset[str]
+    begin: float
+    end: float = math.inf
+
+
+@dataclass
+class Witness:
+    """Allocations and evictions as the watches show them."""
+
+    tainted: list[Tainted] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    evicted: dict[str, float] = field(default_factory=dict)
+    """UIDs of pods that the taint eviction deleted, and when that was seen."""
+    tolerating_evicted: list[str] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def claim(self, kind: str, obj: Object, at: float) -> None:
+        """A watch event of a claim: its first allocation is judged against what is tainted now."""
+        uid = obj["metadata"]["uid"]
+        allocation = obj.get("status", {}).get("allocation")
+        with self._lock:
+            if kind == "DELETED":
+                self._seen.discard(uid)
+                return
+            if not allocation or uid in self._seen:
+                return
+            self._seen.add(uid)
+            if _tolerates(obj):
+                return
+            pools = {each["pool"] for each in allocation.get("devices", {}).get("results", ())}
+            for span in self.tainted:
+                if span.begin <= at < span.end and pools & span.pools:
+                    name = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+                    self.wrong.append(
+                        f"claim {name} got a device of {sorted(pools & span.pools)[0]} while tainted"
+                    )
+                    return
+
+    def pod(self, kind: str, obj: Object, at: float) -> None:
+        """A watch event of a pod: the controller says in a condition that it is the one who deletes it."""
+        conditions = obj.get("status", {}).get("conditions", ())
+        if not any(
+            each["type"] == "DisruptionTarget" and each.get("reason") == _EVICTED for each in conditions
+        ):
+            return
+        if "deletionTimestamp" not in obj["metadata"] and kind != "DELETED":
+            return  # the condition comes first, the deletion after it
+        uid = obj["metadata"]["uid"]
+        with self._lock:
+            if uid in self.evicted:
+                return
+            self.evicted[uid] = at
+            if obj["metadata"].get("annotations", {}).get(TAINT_KEY) == "tolerates":
+                self.tolerating_evicted.append(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}")
+
+
+class _Toggling(BaseScenario):
+    def __init__(self, spec: TaintToggles) -> None:
+        self._spec = spec
+        self._witness = Witness()
+        self._followers: list[Follower] = []
+        self._rules: list[str] = []
+        self._resource = DEVICE_TAINT_RULES
+        self._mass_at: float | None = None
+
+    def prepare(self, ground: Ground) -> None:
+        super().prepare(ground)
+        self._resource = served(ground.kube)
+
+    def trials(self) -> Sequence[Trial]:
+        """The churn under the taints; then the mass eviction."""
+        main = self.ground.plan.main
+        if not self._spec.evict:
+            return (main,)
+        intolerant = tuple(
+            shape for shape in main.pods if shape.tolerance is Tolerance.NONE and shape.claims_per_pod
+        )
+        mass = Trial(
+            name=_MASS,
+            pods=intolerant[:1],
+            rate=0.0,
+            warm_up=0.0,
+            seconds=_mass_seconds(self._spec.evict),
+            hold=3600.0,
+            drain=main.drain,
+            bursts=(Burst(at=0.0, pods=self._spec.evict),),
+            saturates=True,
+        )
+        return (main, mass)
+
+    def before(self, trial: Trial) -> None:
+        self._stop_following()
+        self._witness = Witness()
+        namespaces = list(self.ground.namespaces.values())
+        self._followers = [
+            Follower(self.ground.observer, RESOURCE_CLAIMS, namespaces, self._witness.claim),
+            Follower(self.ground.observer, PODS, namespaces, self._witness.pod),
+        ]
+        for follower in self._followers:
+            follower.start()
+
+    def act(self, trial: Trial, clock: Clock) -> None:
+        """Taint and untaint, or evict the mass."""
+        if trial.name == _MASS:
+            self._evict(clock)
+            return
+        for number, step in enumerate(steps(self._spec, trial)):
+            if not clock.until(step.begin):
+                break
+            span = self._taint(number, step)
+            clock.until(step.end)
+            span.end = time.time()  # before the rules go: what is allocated after that is right
+            self._untaint()
+        self._untaint()
+
+    def judge(self, done: Done) -> Findings:
+        self._untaint()
+        findings = Findings()
+        witness = self._witness
+        findings.figures["evicted"] = figure(len(witness.evicted))
+        findings.figures["wrongly-allocated"] = figure(len(witness.wrong))
+        findings.figures["tolerating-evicted"] = figure(self._tolerating_evicted(done))
+        findings.notes += witness.wrong[:20]
+        for cut in (cut for follower in self._followers for cut in follower.cuts):
+            findings.faults.append(f"evictions may have been missed: {cut}")
+        counted = done.server.evictions if done.server else None
+        if counted is None:
+            findings.faults.append("the controller manager's counter of evictions could not be read")
+        else:
+            findings.figures["evictions-off"] = figure(abs(counted - len(witness.evicted)))
+        if done.trial.name == _MASS:
+            self._judge_mass(findings, counted)
+        return findings
+
+    def clean(self) -> None:
+        self._stop_following()
+        self._untaint()
+
+    def _tolerating_evicted(self, done: Done) -> int:
+        tolerant = [shape.name for shape in done.trial.pods if shape.tolerance is not Tolerance.NONE]
+        causes = done.report.causes_by_kind
+        return sum(causes.get(name, {}).get(Cause.EVICTED, 0) for name in tolerant) + len(
+            self._witness.tolerating_evicted
+        )
+
+    def _judge_mass(self, findings: Findings, counted: int | None) -> None:
+        if self._mass_at is None:
+            findings.faults.append("the mass of pods was not bound in time: nothing was evicted")
+            return
+        delays = sorted(at - self._mass_at for at in self._witness.evicted.values())
+        size = self._spec.evict
+        findings.figures["mass.pods"] = figure(len(delays))
+        for share in (50, 99):
+            if delays:
+                value = delays[math.ceil(len(delays) * share / 100) - 1]
+                findings.figures[f"mass.p{share}"] = figure(value, "s", at_least=len(delays) < size)
+        right = counted == len(delays) == size
+        findings.requirements.append(
+            requirement(
+                "TNT-16",
+                Result.PASS if right else Result.FAIL,
+                ""
+                if right
+                else f"expected: {size} pods deleted and counted\n"
+                f"observed: {len(delays)} deleted, {counted} counted",
+                **{name: value for name, value in findings.figures.items() if name.startswith("mass.")},
+            )
+        )
+
+    def _evict(self, clock: Clock) -> None:
+        """Once every pod of the mass has its device, taint all of them."""
+
+        def placed() -> bool:
+            pods = self.ground.kube.list(PODS, self._mass_namespace())
+            return sum(1 for pod in pods if pod["spec"].get("nodeName")) >= self._spec.evict
+
+        while not placed():
+            if not clock.pause(0.5):
+                return
+        self.ground.say(f"{self._spec.evict} pods are in place: all devices get a NoExecute taint")
+        self._mass_at = time.time()
+        self._create("mass", {"driver": self.ground.driver}, "NoExecute")
+        while len(self._witness.evicted) < self._spec.evict:
+            if time.time() > self._mass_at + _MASS_DEADLINE or not clock.pause(0.25):
+                return
+
+    def _mass_namespace(self) -> str:
+        return self.ground.namespaces[self.trials()[1].pods[0].namespaces[0]]
+
+    def _taint(self, number: int, step: Step) -> Tainted:
+        nodes = self.ground.simulated[: max(1, round(step.share * len(self.ground.simulated)))]
+        self.ground.say(f"{step.effect} on the devices of {len(nodes)} nodes")
+        if step.share == 1:
+            self._create(f"{number}-all", {"driver": self.ground.driver}, step.effect)
+        else:
+            for index, node in enumerate(nodes):
+                selector = {"driver": self.ground.driver, "pool": node}
+                self._create(f"{number}-{index}", selector, step.effect)
+        span = Tainted(frozenset(nodes), time.time() + self._spec.settle)
+        self._witness.tainted.append(span)
+        return span
+
+    def _create(self, suffix: str, selector: Object, effect: str) -> None:
+        name = f"{self.ground.prefix}-taint-{suffix}"
+        rule = {
+            "apiVersion": self._resource.api_version,
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": name, "labels": dict(self.ground.labels)},
+            "spec": {"deviceSelector": selector, "taint": {"key": TAINT_KEY, "effect": effect}},
+        }
+        self._rules.append(name)
+        self.ground.kube.create(self._resource, rule)
+
+    def _untaint(self) -> None:
+        while self._rules:
+            self.ground.kube.delete(self._resource, self._rules[-1])
+            self._rules.pop()
+
+    def _stop_following(self) -> None:
+        for follower in self._followers:
+            follower.stop()
+
+
+def served(kube: KubeClient) -> Resource:
+    """DeviceTaintRule in the newest version that the cluster serves.
+
+    Raises:
+        EnvironmentBlocked: it serves none.
+    """
+    for version in _VERSIONS:
+        resource = Resource(f"resource.k8s.io/{version}", DEVICE_TAINT_RULES.plural, namespaced=False)
+        try:
+            kube.list(resource)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        else:
+            return resource
+    raise EnvironmentBlocked("the cluster serves no DeviceTaintRules; they take the gate DRADeviceTaintRules")
+
+
+def _tolerates(claim: Object) -> bool:
+    requests = claim["spec"]["devices"].get("requests", ())
+    return any(each.get("exactly", {}).get("tolerations") for each in requests)
+
+
+def _mass_seconds(pods: int) -> float:
+    """Time for the mass to be bound and evicted; the trial ends before, once it is."""
+    return 20.0 + pods / 20

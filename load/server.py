@@ -1,0 +1,380 @@
+"""What a cluster's components count, read before and after a run: the servers' side of the books.
+
+Counters are read from the components' own metrics, under the names that releases from 1.35 on have.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import urllib3
+
+from clusters import metrics
+from clusters.interface import Cluster
+from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER, Sample
+from harness.errors import EnvironmentBlocked
+from harness.kube import ApiError, KubeClient
+from load import cleanup
+from load.books import (
+    ApfFlow,
+    ApfLevel,
+    ApiLatency,
+    Component,
+    LimiterWait,
+    NodeCalls,
+    ServerBooks,
+    Workqueue,
+)
+
+CREATES = (
+    "dynamic_resource_allocation_resourceclaim_creates_total",  # from 1.37 on, of both components
+    "resourceclaim_controller_creates_total",
+    "scheduler_resourceclaim_creates_total",
+)
+_APF = "apiserver_flowcontrol_"
+_LIMITER = "rest_client_rate_limiter_duration_seconds"
+_EVICTION = "device_taint_eviction_controller_pod_deletion"
+_API = "apiserver_request_sli_duration_seconds"
+_STORAGE = ("apiserver_storage_size_bytes", "apiserver_storage_db_total_size_in_bytes")
+_PREPARE = "dra_operations_duration_seconds"
+_PROCESS = ("process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes")
+_REQUESTS = "rest_client_requests_total"
+_RETRIES = "rest_client_request_retries_total"
+_CLIENT = (_LIMITER, _REQUESTS, _RETRIES, *CREATES)
+_QUEUES = ("resource_claim", "device-taint-eviction-controller")
+
+_PREFIXES: Mapping[str, Sequence[str]] = {
+    APISERVER: (
+        *_PROCESS,
+        f"{_APF}rejected_requests_total",
+        f"{_APF}dispatched_requests_total",
+        f"{_APF}request_wait_duration_seconds",
+        f"{_APF}nominal_limit_seats",
+        _API,
+        *_STORAGE,
+    ),
+    CONTROLLER_MANAGER: (*_PROCESS, *_CLIENT, _EVICTION, "workqueue_"),
+    SCHEDULER: (
+        *_PROCESS,
+        *_CLIENT,
+        "scheduler_schedule_attempts_total",
+        "scheduler_pod_scheduling_attempts",
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "scheduler_pending_pods",
+    ),
+}
+_CLIENTS = (CONTROLLER_MANAGER, SCHEDULER)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The counters of all components at a moment."""
+
+    at: float
+    """Seconds, of time.time()."""
+    samples: Mapping[str, Sequence[Sample]]
+    """By component."""
+    objects: Mapping[str, int]
+    """How many of each kind are stored."""
+    faults: Sequence[str] = ()
+    """Which components could not be read, and why."""
+
+
+def read(cluster: Cluster, kube: KubeClient) -> Reading:
+    """Read the counters of the API server, the controller manager, the scheduler and all real kubelets.
+
+    Args:
+        cluster: where.
+        kube: the admin's: what is measured must not hold this up.
+    """
+    at = time.time()
+    samples = {}
+    faults = []
+    kubelets = [f"kubelet/{node.name}" for node in cluster.nodes]
+    for component in (*_PREFIXES, *kubelets):
+        prefixes = _PREFIXES.get(component, (*_PROCESS, _PREPARE))
+        try:
+            samples[component] = metrics.read(cluster, kube, component, prefixes=prefixes)
+        except (EnvironmentBlocked, ApiError, OSError, urllib3.exceptions.HTTPError) as error:
+            faults.append(f"{component}: its metrics can't be read: {error}")
+    try:
+        objects = cleanup.counts(kube)
+    except (ApiError, OSError, urllib3.exceptions.HTTPError) as error:
+        objects = {}
+        faults.append(f"stored objects can't be counted: {error}")
+    return Reading(at, samples, objects, faults)
+
+
+def books(
+    readings: Sequence[Reading],
+    *,
+    sender_flow_schema: str = "",
+    components: Sequence[Component] = (),
+) -> ServerBooks:
+    """What was counted from the first reading to the last.
+
+    A component that began again between two readings has counted from zero since. Read before and after
+    restarts that are meant, and only the time between these two is lost.
+
+    Args:
+        readings: two or more, in order.
+        sender_flow_schema: name of the generator's FlowSchema.
+        components: what the processes used (`load.usage`); without it, what their own metrics say.
+    """
+    counted = {name: deltas(readings, name) for name in readings[-1].samples}
+    last = readings[-1]
+    began_again = {name for name in last.samples if _restarts(readings, name)}
+    faults = list(dict.fromkeys(fault for reading in readings for fault in reading.faults))
+    if APISERVER in began_again:
+        faults.append(f"{APISERVER} began again, and its counters with it")
+    apiserver, manager, scheduler = (
+        counted.get(name, []) for name in (APISERVER, CONTROLLER_MANAGER, SCHEDULER)
+    )
+    managers_last = last.samples.get(CONTROLLER_MANAGER, ())
+    clients = {name: counted[name] for name in _CLIENTS if name in counted}
+    return ServerBooks(
+        apf_flows=_flows(apiserver),
+        apf_levels=_levels(last.samples.get(APISERVER, ())),
+        sender_flow_schema=sender_flow_schema,
+        limiter=[_limiter(name, samples) for name, samples in clients.items()],
+        client_429={name: _count(samples, _REQUESTS, code="429") for name, samples in clients.items()},
+        client_retries={name: _count(samples, _RETRIES) for name, samples in clients.items()},
+        claim_creates={name: _creates(samples) for name, samples in clients.items()},
+        claim_owners=_owners([*manager, *scheduler]),
+        workqueues=[_queue(manager, managers_last, name) for name in _queues(manager)],
+        attempts=_by(scheduler, "scheduler_schedule_attempts_total", "result"),
+        attempts_per_pod=_mean(scheduler, "scheduler_pod_scheduling_attempts"),
+        algorithm_p99=upper_edge(scheduler, "scheduler_scheduling_algorithm_duration_seconds", 0.99),
+        pending=_by(last.samples.get(SCHEDULER, ()), "scheduler_pending_pods", "queue"),
+        evictions=_count(manager, f"{_EVICTION}s_total") if manager else None,
+        eviction_p99=upper_edge(manager, f"{_EVICTION}_duration_seconds", 0.99),
+        prepares=_prepares(counted),
+        seconds=last.at - readings[0].at,
+        restarted=sorted(began_again - {APISERVER}),
+        api=_latencies(apiserver),
+        components=list(components) or _processes(readings, counted),
+        etcd_bytes=_etcd_bytes(last.samples.get(APISERVER, ())),
+        objects=_more(readings[0].objects, last.objects),
+        faults=faults,
+    )
+
+
+def deltas(readings: Sequence[Reading], component: str) -> list[Sample]:
+    """By how much each counter of a component grew over several readings, also where it began again."""
+    grown: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    read_at_all = [reading.samples[component] for reading in readings if component in reading.samples]
+    for before, after in pairwise(read_at_all):
+        known = {} if began_again(before, after) else {_key(sample): sample.value for sample in before}
+        for sample in after:
+            key = _key(sample)
+            grown[key] = grown.get(key, 0.0) + sample.value - known.get(key, 0.0)
+    return [Sample(name, dict(labels), value) for (name, labels), value in grown.items()]
+
+
+def began_again(before: Sequence[Sample], after: Sequence[Sample]) -> bool:
+    """Whether a component's process is another one in the later reading."""
+    started = [metrics.total(samples, "process_start_time_seconds") for samples in (before, after)]
+    return bool(before) and bool(after) and started[0] != started[1]
+
+
+def upper_edge(samples: Sequence[Sample], histogram: str, share: float, **labels: str) -> float | None:
+    """The upper edge of the bucket that a quantile is in, over all series with the labels.
+
+    None if there is nothing in the histogram, or if the quantile is beyond its last bucket.
+    """
+    at_most: dict[float, float] = {}
+    for sample in samples:
+        if sample.name == f"{histogram}_bucket" and labels.items() <= sample.labels.items():
+            edge = float(sample.labels["le"])
+            at_most[edge] = at_most.get(edge, 0.0) + sample.value
+    wanted = share * at_most.get(math.inf, 0.0)
+    if not wanted:
+        return None
+    edge = min(edge for edge, count in at_most.items() if count >= wanted)
+    return None if math.isinf(edge) else edge
+
+
+def _key(sample: Sample) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return sample.name, tuple(sorted(sample.labels.items()))
+
+
+def _restarts(readings: Sequence[Reading], component: str) -> int:
+    seen = [reading.samples.get(component, ()) for reading in readings]
+    return sum(began_again(before, after) for before, after in pairwise(seen))
+
+
+def _count(samples: Sequence[Sample], *names: str, **labels: str) -> int:
+    return round(metrics.total(samples, *names, **labels))
+
+
+def _mean(samples: Sequence[Sample], histogram: str, **labels: str) -> float | None:
+    count = metrics.total(samples, f"{histogram}_count", **labels)
+    return metrics.total(samples, f"{histogram}_sum", **labels) / count if count else None
+
+
+def _values(samples: Sequence[Sample], name: str, *labels: str) -> list[tuple[str, ...]]:
+    """Every combination of values that some labels of a metric have, sorted."""
+    return sorted(
+        {tuple(sample.labels.get(label, "") for label in labels) for sample in samples if sample.name == name}
+    )
+
+
+def _by(samples: Sequence[Sample], name: str, label: str) -> dict[str, int]:
+    return {value: _count(samples, name, **{label: value}) for (value,) in _values(samples, name, label)}
+
+
+def _flows(samples: Sequence[Sample]) -> list[ApfFlow]:
+    rejected, dispatched = f"{_APF}rejected_requests_total", f"{_APF}dispatched_requests_total"
+    waiting = f"{_APF}request_wait_duration_seconds"
+    labels = ("flow_schema", "priority_level")
+    pairs = sorted({*_values(samples, rejected, *labels), *_values(samples, dispatched, *labels)})
+    flows = []
+    for schema, level in pairs:
+        chosen = {"flow_schema": schema, "priority_level": level}
+        of_flow = [sample for sample in samples if chosen.items() <= sample.labels.items()]
+        reasons = {reason: count for reason, count in _by(of_flow, rejected, "reason").items() if count}
+        flow = ApfFlow(
+            flow_schema=schema,
+            priority_level=level,
+            dispatched=_count(of_flow, dispatched),
+            rejected=reasons,
+            waited=_count(of_flow, f"{waiting}_count"),
+            wait_seconds=metrics.total(of_flow, f"{waiting}_sum"),
+            wait_p99=upper_edge(of_flow, waiting, 0.99),
+        )
+        if flow.dispatched or flow.rejected:
+            flows.append(flow)
+    return flows
+
+
+def _levels(samples: Sequence[Sample]) -> list[ApfLevel]:
+    seats = _by(samples, f"{_APF}nominal_limit_seats", "priority_level")
+    return [ApfLevel(name=name, nominal_seats=count) for name, count in seats.items()]
+
+
+def _limiter(component: str, samples: Sequence[Sample]) -> LimiterWait:
+    return LimiterWait(
+        component=component,
+        calls=_count(samples, f"{_LIMITER}_count"),
+        seconds=metrics.total(samples, f"{_LIMITER}_sum"),
+        p99=upper_edge(samples, _LIMITER, 0.99),
+    )
+
+
+def _creates(samples: Sequence[Sample]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in CREATES:
+        for status, count in _by(samples, name, "status").items():
+            found[status] = found.get(status, 0) + count
+    return found
+
+
+def _owners(samples: Sequence[Sample]) -> dict[str, int]:
+    succeeded = [sample for sample in samples if sample.labels.get("status") == "success"]
+    found: dict[str, int] = {}
+    for name in CREATES:
+        for (kind,) in _values(succeeded, name, "owner_api_kind"):
+            of_kind = [each for each in succeeded if each.labels.get("owner_api_kind", "") == kind]
+            if count := _count(of_kind, name):
+                found[kind] = found.get(kind, 0) + count
+    return found
+
+
+def _queues(samples: Sequence[Sample]) -> list[str]:
+    there = {name for (name,) in _values(samples, "workqueue_adds_total", "name")}
+    return [name for name in _QUEUES if name in there]
+
+
+def _queue(samples: Sequence[Sample], last: Sequence[Sample], name: str) -> Workqueue:
+    queue, work = "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"
+    return Workqueue(
+        component=CONTROLLER_MANAGER,
+        name=name,
+        adds=_count(samples, "workqueue_adds_total", name=name),
+        retries=_count(samples, "workqueue_retries_total", name=name),
+        depth=_count(last, "workqueue_depth", name=name),
+        queue_mean=_mean(samples, queue, name=name),
+        queue_p99=upper_edge(samples, queue, 0.99, name=name),
+        work_mean=_mean(samples, work, name=name),
+        work_p99=upper_edge(samples, work, 0.99, name=name),
+    )
+
+
+def _prepares(counted: Mapping[str, Sequence[Sample]]) -> list[NodeCalls]:
+    calls = []
+    for component, samples in counted.items():
+        program, _, node = component.partition("/")
+        if program != "kubelet":
+            continue
+        for operation, is_error in _values(samples, f"{_PREPARE}_count", "operation_name", "is_error"):
+            labels = {"operation_name": operation, "is_error": is_error}
+            count = _count(samples, f"{_PREPARE}_count", **labels)
+            if not count:
+                continue
+            calls.append(
+                NodeCalls(
+                    node=node,
+                    operation=operation,
+                    failed=is_error == "true",
+                    count=count,
+                    mean=metrics.total(samples, f"{_PREPARE}_sum", **labels) / count,
+                    p99=upper_edge(samples, _PREPARE, 0.99, **labels),
+                )
+            )
+    return calls
+
+
+def _latencies(samples: Sequence[Sample]) -> list[ApiLatency]:
+    series: dict[tuple[str, ...], list[Sample]] = {}
+    for sample in samples:
+        labels = sample.labels
+        if not sample.name.startswith(_API) or labels["verb"] in ("WATCH", "WATCHLIST", "CONNECT"):
+            continue
+        resource = "/".join(part for part in (labels["resource"], labels["subresource"]) if part)
+        series.setdefault((labels["verb"], resource, labels["scope"]), []).append(sample)
+    return [
+        ApiLatency(
+            verb=verb,
+            resource=resource,
+            scope=scope,
+            count=count,
+            p50=upper_edge(found, _API, 0.5),
+            p99=upper_edge(found, _API, 0.99),
+        )
+        for (verb, resource, scope), found in sorted(series.items())
+        if (count := _count(found, f"{_API}_count"))
+    ]
+
+
+def _processes(readings: Sequence[Reading], counted: Mapping[str, Sequence[Sample]]) -> list[Component]:
+    found = []
+    for name, samples in counted.items():
+        resident = [
+            round(metrics.total(reading.samples[name], "process_resident_memory_bytes"))
+            for reading in readings
+            if name in reading.samples
+        ]
+        found.append(
+            Component(
+                name=name,
+                cpu_seconds=metrics.total(samples, "process_cpu_seconds_total"),
+                rss_start=resident[0],
+                rss_end=resident[-1],
+                rss_peak=max(resident),
+                restarts=_restarts(readings, name),
+            )
+        )
+    return found
+
+
+def _etcd_bytes(samples: Sequence[Sample]) -> int | None:
+    sizes = [sample.value for sample in samples if sample.name in _STORAGE and sample.value > 0]
+    return round(max(sizes)) if sizes else None
+
+
+def _more(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    return {kind: count - before[kind] for kind, count in after.items() if kind in before}

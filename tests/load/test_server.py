@@ -1,0 +1,265 @@
+"""The servers' side of the books, from metrics as components of 1.36 and 1.37 write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from clusters.metrics import Sample
+from load import server
+from load.books import Component, ServerBooks
+from load.server import Reading
+
+APISERVER = """
+process_start_time_seconds 1000
+process_cpu_seconds_total {cpu}
+process_resident_memory_bytes 5e+08
+<apf>_rejected_requests_total{{<flow>,reason="queue-full"}} {full}
+<apf>_rejected_requests_total{{<flow>,reason="time-out"}} 2
+<apf>_dispatched_requests_total{{<flow>}} {sent}
+<apf>_dispatched_requests_total{{flow_schema="idle",priority_level="low"}} 9
+<apf>_request_wait_duration_seconds_bucket{{execute="true",<flow>,le="0.1"}} {fast}
+<apf>_request_wait_duration_seconds_bucket{{execute="true",<flow>,le="1"}} {sent}
+<apf>_request_wait_duration_seconds_bucket{{execute="true",<flow>,le="+Inf"}} {sent}
+<apf>_request_wait_duration_seconds_sum{{execute="true",<flow>}} {wait}
+<apf>_request_wait_duration_seconds_count{{execute="true",<flow>}} {sent}
+<apf>_nominal_limit_seats{{priority_level="low"}} 245
+<apf>_nominal_limit_seats{{priority_level="exempt"}} 0
+<api>_bucket{{verb="POST",<pods>,scope="resource",le="0.1"}} {sent}
+<api>_bucket{{verb="POST",<pods>,scope="resource",le="+Inf"}} {sent}
+<api>_count{{verb="POST",<pods>,scope="resource"}} {sent}
+<api>_count{{verb="WATCH",<pods>,scope="cluster"}} {sent}
+apiserver_storage_size_bytes{{storage_cluster_id="etcd-0"}} 1.2e+07
+"""
+
+MANAGER = """
+process_start_time_seconds {started}
+process_cpu_seconds_total 3
+process_resident_memory_bytes 1e+08
+rest_client_rate_limiter_duration_seconds_bucket{{host="h",verb="POST",le="0.005"}} {free}
+rest_client_rate_limiter_duration_seconds_bucket{{host="h",verb="POST",le="+Inf"}} {calls}
+rest_client_rate_limiter_duration_seconds_sum{{host="h",verb="POST"}} {waited}
+rest_client_rate_limiter_duration_seconds_count{{host="h",verb="POST"}} {calls}
+rest_client_requests_total{{code="201",host="h",method="POST"}} {calls}
+rest_client_requests_total{{code="429",host="h",method="POST"}} {throttled}
+rest_client_request_retries_total{{code="429",host="h",verb="POST"}} {throttled}
+{creates}
+workqueue_adds_total{{name="resource_claim"}} {calls}
+workqueue_adds_total{{name="deployment"}} 5
+workqueue_retries_total{{name="resource_claim"}} {throttled}
+workqueue_depth{{name="resource_claim"}} 4
+workqueue_queue_duration_seconds_bucket{{name="resource_claim",le="10"}} 0
+workqueue_queue_duration_seconds_bucket{{name="resource_claim",le="+Inf"}} {calls}
+workqueue_queue_duration_seconds_sum{{name="resource_claim"}} {queued}
+workqueue_queue_duration_seconds_count{{name="resource_claim"}} {calls}
+device_taint_eviction_controller_pod_deletions_total {throttled}
+"""
+
+SCHEDULER = """
+process_start_time_seconds 1000
+process_cpu_seconds_total 1
+process_resident_memory_bytes 1e+08
+{creates}
+scheduler_schedule_attempts_total{{profile="default-scheduler",result="scheduled"}} {scheduled}
+scheduler_schedule_attempts_total{{profile="default-scheduler",result="unschedulable"}} {failed}
+scheduler_pod_scheduling_attempts_sum {attempts}
+scheduler_pod_scheduling_attempts_count {scheduled}
+scheduler_pending_pods{{queue="backoff"}} {failed}
+"""
+
+NEW = (
+    'dynamic_resource_allocation_resourceclaim_creates_total{{admin_access="false",owner_api_group="",'
+    'owner_api_kind="Pod",status="success"}} {ok}\n'
+    'dynamic_resource_allocation_resourceclaim_creates_total{{admin_access="false",owner_api_group="",'
+    'owner_api_kind="Pod",status="failure"}} {bad}'
+)
+OLD_MANAGER = (
+    'resourceclaim_controller_creates_total{{admin_access="false",status="success"}} {ok}\n'
+    'resourceclaim_controller_creates_total{{admin_access="false",status="failure"}} {bad}'
+)
+OLD_SCHEDULER = (
+    'scheduler_resourceclaim_creates_total{{status="success"}} {ok}\n'
+    'scheduler_resourceclaim_creates_total{{status="failure"}} {bad}'
+)
+
+
+SHORT = {
+    "<flow>": 'flow_schema="load-x-sender",priority_level="low"',
+    "<pods>": 'component="apiserver",group="",version="v1",resource="pods",subresource=""',
+    "<apf>": "apiserver_flowcontrol",
+    "<api>": "apiserver_request_sli_duration_seconds",
+}
+
+
+def samples(text: str, **values: object) -> list[Sample]:
+    for short, long in SHORT.items():
+        text = text.replace(short, long)
+    families = text_string_to_metric_families(text.format(**values).strip() + "\n")
+    return [Sample(s.name, dict(s.labels), s.value) for family in families for s in family.samples]
+
+
+def reading(
+    at: float,
+    *,
+    manager: str = NEW,
+    scheduler: str = NEW,
+    started: int = 1000,
+    objects: Mapping[str, int] | None = None,
+    faults: tuple[str, ...] = (),
+) -> Reading:
+    """Counters of a cluster that counts `at` in all of them, each in its own measure."""
+    n = int(at)
+    made = {
+        "kube-apiserver": samples(APISERVER, cpu=n, full=n, sent=10 * n, fast=5 * n, wait=2.5 * n),
+        "kube-controller-manager": samples(
+            MANAGER,
+            started=started,
+            calls=4 * n,
+            free=0,
+            waited=8.0 * n,
+            throttled=3 * n,
+            queued=48.0 * n,
+            creates=manager.format(ok=2 * n, bad=n),
+        ),
+        "kube-scheduler": samples(
+            SCHEDULER, creates=scheduler.format(ok=n, bad=0), scheduled=2 * n, failed=n, attempts=3 * n
+        ),
+    }
+    return Reading(at, made, objects or {"pods": 10 + n}, faults)
+
+
+@pytest.fixture
+def book() -> ServerBooks:
+    return server.books([reading(1), reading(5)], sender_flow_schema="load-x-sender")
+
+
+def test_rejections_are_by_flow_and_reason_and_idle_flows_are_left_out(book: ServerBooks) -> None:
+    (flow,) = book.apf_flows
+    assert (flow.flow_schema, flow.priority_level) == ("load-x-sender", "low")
+    assert flow.rejected == {"queue-full": 4}  # of time-outs there were 2 before and after
+    assert flow.dispatched == 40
+    assert (flow.waited, flow.wait_seconds) == (40, 10.0)
+    assert flow.wait_p99 == 1.0
+    assert book.sender_flow_schema == "load-x-sender"
+    assert {level.name: level.nominal_seats for level in book.apf_levels} == {"low": 245, "exempt": 0}
+
+
+def test_the_limiters_wait_is_per_component(book: ServerBooks) -> None:
+    manager, scheduler = book.limiter
+    assert (manager.component, manager.calls, manager.seconds) == ("kube-controller-manager", 16, 32.0)
+    assert manager.mean == 2.0
+    assert manager.p99 is None  # beyond the last bucket
+    assert (scheduler.calls, scheduler.seconds, scheduler.mean) == (0, 0.0, 0.0)
+    assert book.client_429 == {"kube-controller-manager": 12, "kube-scheduler": 0}
+    assert book.client_retries == {"kube-controller-manager": 12, "kube-scheduler": 0}
+
+
+@pytest.mark.parametrize(
+    ("manager", "scheduler", "owners"),
+    [(NEW, NEW, {"Pod": 12}), (OLD_MANAGER, OLD_SCHEDULER, {"": 12})],
+    ids=["1.37", "1.36"],
+)
+def test_claims_created_under_the_names_of_both_releases(
+    manager: str, scheduler: str, owners: dict[str, int]
+) -> None:
+    book = server.books([reading(at, manager=manager, scheduler=scheduler) for at in (1, 5)])
+    assert book.claim_creates == {
+        "kube-controller-manager": {"success": 8, "failure": 4},
+        "kube-scheduler": {"success": 4, "failure": 0},
+    }
+    assert book.claim_owners == owners
+
+
+def test_the_schedulers_attempts(book: ServerBooks) -> None:
+    assert book.attempts == {"scheduled": 8, "unschedulable": 4}
+    assert book.attempts_per_pod == 1.5
+    assert book.pending == {"backoff": 5}
+    assert book.algorithm_p99 is None
+
+
+def test_the_queue_of_claims(book: ServerBooks) -> None:
+    (queue,) = book.workqueues
+    assert (queue.name, queue.adds, queue.retries, queue.depth) == ("resource_claim", 16, 12, 4)
+    assert queue.queue_mean == 12.0
+    assert queue.queue_p99 is None  # more than the 10 s of the last bucket
+    assert queue.work_mean is None
+    assert book.evictions == 12
+
+
+def test_answers_of_the_api_server_without_watches(book: ServerBooks) -> None:
+    (answers,) = book.api
+    assert (answers.verb, answers.resource, answers.scope) == ("POST", "pods", "resource")
+    assert (answers.count, answers.p50, answers.p99) == (40, 0.1, 0.1)
+
+
+def test_storage_and_objects(book: ServerBooks) -> None:
+    assert book.etcd_bytes == 12_000_000
+    assert book.objects == {"pods": 4}
+    assert (book.seconds, book.faults, book.restarted) == (4.0, [], [])
+
+
+def test_processes_are_what_their_metrics_say_unless_they_were_sampled(book: ServerBooks) -> None:
+    found = {each.name: each for each in book.components}
+    assert found["kube-apiserver"].cpu_seconds == 4.0
+    assert found["kube-apiserver"].rss_peak == 500_000_000
+    sampled = Component(name="etcd", cpu_seconds=1.0, rss_start=1, rss_end=2, rss_peak=3)
+    assert server.books([reading(1), reading(5)], components=[sampled]).components == [sampled]
+
+
+def test_a_component_that_began_again_has_counted_from_zero() -> None:
+    first, before = reading(1), reading(5)
+    after, last = reading(0, started=2000), reading(3, started=2000)
+    book = server.books([first, before, after, last])
+    assert book.limiter[0].calls == 4 * (4 + 3)
+    assert book.claim_creates["kube-controller-manager"] == {"success": 14, "failure": 7}
+    assert book.restarted == ["kube-controller-manager"]
+    assert book.faults == []
+    assert {each.name: each.restarts for each in book.components}["kube-controller-manager"] == 1
+    assert server.books([first, last]).limiter[0].calls == 12
+
+
+def test_an_api_server_that_began_again_is_a_fault() -> None:
+    last = reading(5)
+    changed = [
+        Sample(s.name, s.labels, 7.0) if s.name == "process_start_time_seconds" else s
+        for s in last.samples["kube-apiserver"]
+    ]
+    again = Reading(last.at, {**last.samples, "kube-apiserver": changed}, last.objects)
+    assert server.books([reading(1), again]).faults == [
+        "kube-apiserver began again, and its counters with it"
+    ]
+
+
+def test_what_could_not_be_read_is_said_and_not_counted() -> None:
+    whole = reading(5)
+    part = {name: found for name, found in whole.samples.items() if name != "kube-scheduler"}
+    said = "kube-scheduler: its metrics can't be read: no"
+    book = server.books([Reading(1.0, part, {}, [said]), whole, Reading(9.0, part, {}, [said])])
+    assert book.faults == [said]
+    assert book.attempts == {}
+    late = server.books([Reading(1.0, part, {}, [said]), whole, reading(9)])
+    assert late.attempts == {"scheduled": 8, "unschedulable": 4}  # from the second reading on
+    assert late.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.5, 0.1), (0.51, 1.0), (0.9, 1.0), (0.91, None), (1.0, None)]
+)
+def test_a_quantile_is_the_upper_edge_of_its_bucket(share: float, expected: float | None) -> None:
+    # 10 in all: 5 up to 0.1, 4 more up to 1, one beyond, in two series
+    edges = {"0.1": (2, 3), "1": (4, 5), "+Inf": (4, 6)}
+    found = [
+        Sample("h_bucket", {"le": edge, "series": str(index)}, float(count))
+        for edge, counts in edges.items()
+        for index, count in enumerate(counts)
+    ]
+    assert server.upper_edge(found, "h", share) == expected
+    assert server.upper_edge(found, "h", 0.5, series="none") is None
+    assert math.isclose(server.upper_edge(found, "h", 1.0, series="0") or 0, 1.0)
+
+
+def test_the_books_survive_their_file(book: ServerBooks) -> None:
+    assert ServerBooks.model_validate_json(book.model_dump_json()) == book

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.results import Result
+from load.books import BookLine
+from load.model import Cause, Gap, Violation
+from load.profiles.schema import Criterion
+from load.result import Check, Figure, RequirementResult, Standing, TrialResult, Verdict
+from load.verdict import Judgement, judge
+from tests.support.load_results import server_books, trial
+
+P99 = Criterion(measure="bound.p99", at_most=1.0, because="the SLO")
+
+
+def judged(*trials: TrialResult, criteria: tuple[Criterion, ...] = (P99,), **more: Any) -> Judgement:
+    return judge(trials or [trial()], {}, criteria, **more)
+
+
+def generator(**changes: Any) -> dict[str, Any]:
+    return {"generator": trial().generator.model_copy(update=changes)}
+
+
+def host(cpu: float) -> dict[str, Any]:
+    found = trial().host
+    assert found
+    return {"host": found.model_copy(update={"cpu": cpu})}
+
+
+def book(client: int | None, server: int | None, *, binding: bool = True) -> dict[str, Any]:
+    line = BookLine(name="answers 429", client=client, server=server, binding=binding, source="the metric")
+    return {"books": [line]}
+
+
+def causes(**counts: int) -> dict[str, Any]:
+    return {"causes": {Cause(name.replace("_", "-")): count for name, count in counts.items()}}
+
+
+def test_a_run_with_which_nothing_is_wrong_passes() -> None:
+    result = judged()
+    assert (result.verdict, result.reasons, result.verdict.exit_code) == (Verdict.PASS, [], 0)
+    assert all(check.ok for check in result.checks)
+    assert {"send-lateness", "host-cpu", "dropped", "identity", "watch", "bound.p99"} <= {
+        check.name for check in result.checks
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (generator(lateness_p99=0.02), "the generator sent late: p99 20.0 ms after the due time"),
+        (host(0.90), "the machine was busy: 90% of its CPU"),
+        ({"host": None}, "the machine's CPU was not measured"),
+        (
+            causes(completed=8, dropped_by_generator=2),
+            "2 pods were never sent: the generator was at its limit",
+        ),
+        ({"intended": 0}, "no pod came due: nothing was measured"),
+        (
+            generator(standing=Standing.EXEMPT),
+            "the generator's requests are exempt from priority and fairness",
+        ),
+        (
+            generator(standing=Standing.OTHER),
+            "the generator's requests were not in the FlowSchema made for them",
+        ),
+        (
+            generator(standing=Standing.UNKNOWN),
+            "no answer said where priority and fairness put the generator's requests",
+        ),
+        (
+            {"gaps": [Gap(kind="pods", at=1.0, seconds=2.5, relisted=True, reason="410 Gone")]},
+            "a watch was lost and had to list again: pods for 2.5 s (410 Gone)",
+        ),
+        (book(12, 11), "the books don't balance: answers 429: 12, but 11 by the metric"),
+        (book(0, None), "the books don't balance: answers 429: 0, but not known by the metric"),
+        (generator(faults=["the clock jumped"]), "the clock jumped"),
+        ({"server": server_books(faults=["kube-apiserver began again"])}, "kube-apiserver began again"),
+        ({"server": None}, "the servers were not read"),
+    ],
+)
+def test_numbers_that_can_not_be_trusted_make_it_invalid(change: dict[str, Any], reason: str) -> None:
+    result = judged(trial(**change))
+    assert (result.verdict, result.verdict.exit_code) == (Verdict.INVALID, 3)
+    assert reason in result.reasons
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        generator(lateness_p99=0.0199),
+        host(0.899),
+        {"gaps": [Gap(kind="pods", at=1.0, seconds=0.1, relisted=False, reason="resumed")]},
+        book(12, 11, binding=False),
+        book(12, 12),
+    ],
+)
+def test_what_is_just_good_enough_passes(change: dict[str, Any]) -> None:
+    assert judged(trial(**change)).verdict is Verdict.PASS
+
+
+def test_every_reason_is_named_and_validity_comes_first() -> None:
+    bad = trial(**host(0.95), **generator(lateness_p99=0.1), **causes(completed=5, not_bound=5))
+    result = judged(bad)
+    assert result.verdict is Verdict.INVALID
+    assert len(result.reasons) == 2  # a gate that was missed says nothing here
+    assert [check.name for check in result.checks if not check.ok] == [
+        "send-lateness",
+        "host-cpu",
+        "unfinished",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (causes(completed=7, not_bound=2, no_claim=1), "unfinished is 3, expected at most 0"),
+        (causes(completed=9, server_error=1), "causes.server-error is 1, expected at most 0"),
+        (causes(completed=9, apf_rejected=1), "causes.apf-rejected is 1, expected at most 0"),
+        (causes(completed=9, quota_denied=1), "causes.quota-denied is 1, expected at most 0"),
+        (causes(completed=9, evicted=1), "causes.evicted is 1, expected at most 0"),
+        (
+            {"violations": [Violation(invariant="duplicate-claim", at=1.0, object="n/p", message="two")]},
+            "violations is 1, expected at most 0",
+        ),
+        ({"server": server_books(restarted=["kube-scheduler"])}, "restarts is 1, expected at most 0"),
+    ],
+)
+def test_what_must_never_happen_fails_it(change: dict[str, Any], reason: str) -> None:
+    result = judged(trial(**change))
+    assert (result.verdict, result.reasons, result.verdict.exit_code) == (Verdict.FAIL, [reason], 1)
+
+
+def test_a_missed_gate_says_what_was_expected_and_why() -> None:
+    slow = judged(criteria=(Criterion(measure="bound.p99", at_most=0.05, because="the SLO"),))
+    assert (slow.verdict, slow.reasons) == (
+        Verdict.FAIL,
+        ["bound.p99 is 0.1 s, expected at most 0.05 (the SLO)"],
+    )
+
+
+def test_a_lower_bound_is_not_enough_to_pass() -> None:
+    stages = [
+        row.model_copy(update={"p99": Figure(value=0.9, unit="s", at_least=True)}) for row in trial().stages
+    ]
+    result = judged(trial(stages=stages))
+    assert result.reasons == ["bound.p99 is >= 0.9 s, expected at most 1 (the SLO)"]
+
+
+def test_what_was_not_measured_is_no_pass() -> None:
+    result = judged(criteria=(Criterion(measure="recovery", at_most=60),))
+    assert (result.verdict, result.reasons) == (Verdict.INVALID, ["recovery was not measured"])
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        Criterion(measure="causes.quota-denied", at_least=1),
+        Criterion(measure="share.quota-denied", at_most=50),
+    ],
+)
+def test_a_profile_can_allow_a_cause_by_a_criterion(criterion: Criterion) -> None:
+    denied = trial(**causes(completed=6, quota_denied=4))
+    assert judged(denied, criteria=(criterion,)).verdict is Verdict.PASS
+
+
+def test_what_the_profile_states_elsewhere_is_not_asked_here() -> None:
+    """Under other limits, say: then nothing at all is asked of it here."""
+    unfinished = trial(**causes(completed=6, not_bound=4))
+    assert judged(unfinished, stated=["unfinished"]).verdict is Verdict.PASS
+    assert judged(unfinished).verdict is Verdict.FAIL
+
+
+def test_only_the_main_trial_may_not_be_starved_but_all_keep_invariants() -> None:
+    starved = trial("starved", **causes(completed=2, not_bound=8))
+    assert judged(trial("control"), starved).verdict is Verdict.PASS
+
+    broken = starved.model_copy(
+        update={"violations": [Violation(invariant="leaked-claim", at=1.0, object="n/c", message="left")]}
+    )
+    stated = (P99, Criterion(measure="violations", at_most=0))
+    result = judged(trial("control"), broken, criteria=stated)
+    assert result.reasons == ["starved: violations is 1, expected at most 0"]
+
+
+def test_every_trial_has_to_be_valid() -> None:
+    result = judged(trial("control"), trial("starved", **book(5, 4)))
+    assert result.verdict is Verdict.INVALID
+    assert result.reasons[0].startswith("starved: the books don't balance")
+
+
+def test_requirements_count() -> None:
+    found = [
+        RequirementResult(requirement="APF-01", result=Result.PASS),
+        RequirementResult(requirement="APF-03", result=Result.FAIL, message="two claims of one pod"),
+    ]
+    result = judged(requirements=found)
+    assert (result.verdict, result.reasons) == (Verdict.FAIL, ["APF-03: two claims of one pod"])
+    error = [RequirementResult(requirement="APF-04", result=Result.ERROR, message="not read")]
+    assert judged(requirements=error).verdict is Verdict.INVALID
+    blocked = [RequirementResult(requirement="APF-04", result=Result.BLOCKED, message="no gate")]
+    assert judged(requirements=blocked).verdict is Verdict.PASS
+
+
+def test_an_interrupted_run_is_invalid() -> None:
+    result = judged(faults=["the run was interrupted"])
+    assert result.reasons == ["the run was interrupted"]
+    assert isinstance(result.checks[0], Check)
