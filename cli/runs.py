@@ -90,8 +90,8 @@ def run(
     nodes: NodesOption = 2,
     components: ComponentsOption = None,
     parallel: Annotated[
-        int, typer.Option("--parallel", "-n", min=1, help="Checks at a time; default 2 per core, 8 at most.")
-    ] = min(8, 2 * (os.cpu_count() or 1)),
+        int, typer.Option("--parallel", "-n", min=1, help="Checks at a time; default 3 per core, 8 at most.")
+    ] = min(8, 3 * (os.cpu_count() or 1)),
     seed: Annotated[
         int | None, typer.Option(help="Seed of the order of the checks; default random, always printed.")
     ] = None,

@@ -22,7 +22,7 @@ from suites import engine
 from suites.checks import Check
 from suites.sweep import sweep
 
-_SIDE_BY_SIDE = 3
+_SIDE_BY_SIDE = 4
 """Mutants at a time: checks that fail mostly wait for what never comes."""
 
 Gates = tuple[tuple[str, bool], ...]
