@@ -4,46 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib.metadata
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
+import urllib3
+
+from clusters.driver_host import BUNDLED_DRIVER
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.simulated import SIMULATED
 from harness import events
-from harness.errors import HarnessError, UsageError
+from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.journal import Journal
-from harness.kube import NODES, KubeClient
+from harness.kube import NODES, ApiError, KubeClient
 from load import cleanup, fingerprint, identity, limits, prepare, server, usage
+from load.conclude import Progress, check_finished, cluster_ready, conclude, run_started, shape
 from load.naming import Names
 from load.profiles.loader import find_profile
 from load.profiles.plan import Plan, make_plan
 from load.profiles.schema import Fill, Pools, Tolerance
 from load.request import LimitSet, Listener, LoadRequest
-from load.result import LoadResult, RequirementResult
-from load.scenarios.interface import Done, Findings, Ground, Scenario
-from load.trials import Finished, Site, TrialRunner
-from load.verdict import judge
+from load.result import LoadResult
+from load.scenarios.interface import Done, Ground, Scenario
+from load.trials import Site, TrialRunner
 
 Emit = Callable[[events.Event], None]
 Describe = Callable[[str], events.PlannedRequirement]
 
-_BUNDLED_DRIVER = "gpu.dra-harness.dev"
+_TROUBLE = (HarnessError, ApiError, OSError, urllib3.exceptions.HTTPError, AssertionError)
+"""What a cluster can do to a run: it doesn't answer, refuses, or keeps something waiting too long."""
 _TRIAL_OVERHEAD = 60.0
 """Seconds that a trial takes besides its load and drain, at the most, for the tokens' life."""
 _MOST_STEPS = 12
-
-
-@dataclass
-class _Progress:
-    """What there is of a run so far; a run that ends early has a result of just this."""
-
-    finished: list[Finished] = field(default_factory=list)
-    conclusion: Findings = field(default_factory=Findings)
-    notes: list[str] = field(default_factory=list)
-    interrupted: bool = False
 
 
 def run(
@@ -70,7 +63,7 @@ def run(
     runner = LoadRunner(request, provider, listener, journal.append)
     began = time.monotonic()
     runner.make_folder()
-    journal.append(_run_started(request, runner.plan))
+    journal.append(run_started(request, runner.plan))
     if describe:
         planned = [describe(name) for name in runner.plan.profile.requirements]
         journal.append(events.PlanMade(at=events.now(), requirements=planned))
@@ -112,7 +105,7 @@ class LoadRunner:
         self._plan = make_plan(find_profile(request.profile), request)
         self._names = Names(request.run_dir.name)
         self._credentials = request.run_dir / "credentials"
-        self._progress = _Progress()
+        self._progress = Progress()
 
     @property
     def plan(self) -> Plan:
@@ -143,23 +136,24 @@ class LoadRunner:
         started = datetime.datetime.now(datetime.UTC)
         clock = time.monotonic()
         with self._cluster() as cluster:
-            taken = self._measure(cluster)
-        result = self._result(taken, started, time.monotonic() - clock)
+            self._measure(cluster)
+        seconds = time.monotonic() - clock
+        result = conclude(self._request, self._plan, self._progress, started, seconds)
         result.write(self._request.run_dir)
         for found in result.requirements:
-            self._emit(self._check_finished(found))
+            self._emit(check_finished(result.profile, found))
         return result
 
     @contextlib.contextmanager
     def _cluster(self) -> Iterator[Cluster]:
         if self._attached:
-            self._emit(_cluster_ready(self._attached))
+            self._emit(cluster_ready(self._attached))
             yield self._attached
             return
         sizing = self._plan.sizing
         spec = replace(self._request.spec, nodes=sizing.nodes, simulated_nodes=sizing.simulated_nodes)
         cluster = self._provider.up(spec, self._listener.bring_up)
-        self._emit(_cluster_ready(cluster))
+        self._emit(cluster_ready(cluster))
         try:
             yield cluster
         finally:
@@ -169,52 +163,79 @@ class LoadRunner:
                 seconds = round(time.monotonic() - began, 2)
                 self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
 
-    def _measure(self, cluster: Cluster) -> fingerprint.Fingerprint:
+    def _measure(self, cluster: Cluster) -> None:
+        """Carry out the trials; once one is finished, whatever goes wrong ends in the result."""
         admin = KubeClient.from_kubeconfig(cluster.kubeconfig)
         before = limits.observed(cluster, admin)
+        scenario = self._plan.scenario.make()
         try:
-            scenario = self._plan.scenario.make()
-            try:
-                return self._on(cluster, admin, scenario)
-            finally:
-                scenario.clean()
+            self._on(cluster, admin, scenario)
+        except KeyboardInterrupt:
+            if not self._progress.finished:
+                raise
+            self._progress.interrupted = True
+        except _TROUBLE as error:
+            if self._progress.finished:
+                self._progress.faults.append(f"the run ended early: {error}")
+            elif isinstance(error, HarnessError):
+                raise
+            else:
+                raise EnvironmentBlocked(f"the cluster: {error}") from error
         finally:
-            self._clean(cluster, admin, before)
+            self._leave(cluster, admin, before, scenario)
 
-    def _on(self, cluster: Cluster, admin: KubeClient, scenario: Scenario) -> fingerprint.Fingerprint:
+    def _leave(
+        self,
+        cluster: Cluster,
+        admin: KubeClient,
+        before: Mapping[str, limits.Limits | None],
+        scenario: Scenario,
+    ) -> None:
+        """Clean up, as far as it goes: what can't be removed is said, and hides nothing else."""
+        for step in (scenario.clean, lambda: self._clean(cluster, admin, before)):
+            try:
+                step()
+            except _TROUBLE as error:
+                self._say(f"clean-up: {error}")
+                self._progress.faults.append(f"clean-up: {error}")
+
+    def _on(self, cluster: Cluster, admin: KubeClient, scenario: Scenario) -> None:
         self._say(f"limit set {self._plan.limits} of kube-controller-manager and kube-scheduler")
-        if self._plan.prefilled_devices and self._plan.limits is not LimitSet.OPEN:
-            limits.apply(self._provider, cluster, admin, LimitSet.OPEN)  # or filling would take minutes
-        elif not self._plan.prefilled_devices:
-            limits.apply(self._provider, cluster, admin, self._plan.limits)
+        # Filling takes minutes under the default limits.
+        first = LimitSet.OPEN if self._plan.prefilled_devices else self._plan.limits
+        limits.apply(self._provider, cluster, admin, first)
         users = identity.establish(
             cluster.kubeconfig, self._names, self._credentials, token_seconds=self._longest()
         )
-        with usage.Sampler(cluster.id) as sampler:
-            site = Site(
-                request=self._request,
-                plan=self._plan,
-                cluster=cluster,
-                admin=admin,
-                names=self._names,
-                identities=users,
-                run_dir=self._request.run_dir,
-                sampler=sampler,
-                listener=self._listener,
-            )
-            self._prepare(site, scenario)
-            taken = fingerprint.take(
-                cluster, admin, shape=self._shape(), run_id=self._names.run_id, seed=self._request.seed
-            )
+        sampler = usage.Sampler(cluster.id)
+        site = Site(
+            request=self._request,
+            plan=self._plan,
+            cluster=cluster,
+            admin=admin,
+            names=self._names,
+            identities=users,
+            run_dir=self._request.run_dir,
+            sampler=sampler,
+            listener=self._listener,
+        )
+        self._prepare(site, scenario)
+        self._progress.fingerprint = fingerprint.take(
+            cluster,
+            admin,
+            shape=shape(self._plan, self._request.processes),
+            run_id=self._names.run_id,
+            seed=self._request.seed,
+        )
+        with sampler:  # not before: the restarts of the limits are none of the load's
             self._trials(site, scenario)
-        return taken
 
     def _prepare(self, site: Site, scenario: Scenario) -> None:
         """Make what the profile needs, under open limits, and bring the run's limits into force."""
         plan = self._plan
         setup = KubeClient.from_kubeconfig(site.identities.setup.kubeconfig)
         own = plan.profile.pools is Pools.OWN
-        driver = f"{self._names.token}.load.dra-harness.dev" if own else _BUNDLED_DRIVER
+        driver = f"{self._names.token}.load.dra-harness.dev" if own else BUNDLED_DRIVER
         self._say("namespaces, classes and claim templates")
         made = prepare.namespaces(setup, self._names, plan.profile.pods, driver)
         identity.wait_admitted(site.identities.sender, list(made.values()))
@@ -229,8 +250,7 @@ class LoadRunner:
                     full = math.ceil(round(len(devices) * share, 9))
                     devices, share = dict(list(devices.items())[:full]), 1.0
                 prepare.fill(setup, self._names, devices, share, tolerance=tolerance)
-        if plan.prefilled_devices:
-            limits.apply(self._provider, site.cluster, site.admin, plan.limits)
+        limits.apply(self._provider, site.cluster, site.admin, plan.limits)
 
     def _ground(self, site: Site, setup: KubeClient, namespaces: dict[str, str], driver: str) -> Ground:
         users = site.identities
@@ -273,7 +293,7 @@ class LoadRunner:
         self._provider.restart(site.cluster.name, component, flags=flags)
         site.readings.append(server.read(site.cluster, site.admin))
 
-    def _clean(self, cluster: Cluster, admin: KubeClient, before: dict[str, limits.Limits | None]) -> None:
+    def _clean(self, cluster: Cluster, admin: KubeClient, before: Mapping[str, limits.Limits | None]) -> None:
         """Leave a cluster that stays as it was found; of one that goes, nothing has to be taken away."""
         identity.forget(self._credentials)
         if not self._attached and not self._request.keep:
@@ -285,77 +305,6 @@ class LoadRunner:
                 continue
             flags = {} if had == limits.SETS[LimitSet.DEFAULT][component] else had.flags
             self._provider.restart(cluster.name, component, flags=flags)
-
-    def _result(
-        self, taken: fingerprint.Fingerprint, started: datetime.datetime, seconds: float
-    ) -> LoadResult:
-        progress = self._progress
-        findings = [each.findings for each in progress.finished] + [progress.conclusion]
-        trials = [each.result for each in progress.finished]
-        wanted = self._plan.profile.requirements
-        requirements = merged(
-            [found for each in findings for found in each.requirements if found.requirement in wanted]
-        )
-        figures = {**progress.conclusion.figures}
-        faults = list(progress.conclusion.faults)
-        if progress.interrupted:
-            faults.append("the run was interrupted: not all of it was done")
-        judgement = judge(
-            trials,
-            figures,
-            self._plan.criteria,
-            requirements,
-            stated=[each.measure for each in self._plan.profile.criteria],
-            faults=faults,
-        )
-        return LoadResult(
-            run_id=self._names.run_id,
-            profile=self._plan.profile.name,
-            size=self._plan.size,
-            limits=self._plan.limits,
-            seed=self._request.seed,
-            command=list(self._request.command),
-            started_at=started,
-            seconds=round(seconds, 2),
-            interrupted=progress.interrupted,
-            verdict=judgement.verdict,
-            reasons=judgement.reasons,
-            checks=judgement.checks,
-            fingerprint=taken,
-            trials=trials,
-            figures=figures,
-            requirements=requirements,
-            notes=[*progress.notes, *progress.conclusion.notes],
-        )
-
-    def _check_finished(self, found: RequirementResult) -> events.CheckFinished:
-        evidence = [
-            events.Evidence(title=name, value=f"{value.value:g} {value.unit}".strip())
-            for name, value in found.figures.items()
-        ]
-        return events.CheckFinished(
-            at=events.now(),
-            check=f"load/{self._plan.profile.name}::{found.requirement}",
-            requirements=[found.requirement],
-            result=found.result,
-            seconds=0.0,
-            message=found.message,
-            evidence=evidence,
-        )
-
-    def _shape(self) -> dict[str, fingerprint.Fact]:
-        plan = self._plan
-        return {
-            "profile": plan.profile.name,
-            "size": str(plan.size),
-            "limits": str(plan.limits),
-            "rate": plan.main.rate,
-            "seconds": plan.main.seconds,
-            "hold": plan.main.hold,
-            "prefill": plan.sizing.prefill,
-            "arrivals": str(plan.profile.arrivals),
-            "processes": self._request.processes,
-        }
 
     def _longest(self) -> float:
         """Seconds that the run may take, at the most."""
@@ -369,45 +318,3 @@ class LoadRunner:
     def _note(self, site: Site, text: str) -> None:
         site.notes.append(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {text}")
         self._listener.said(text)
-
-
-def merged(found: list[RequirementResult]) -> list[RequirementResult]:
-    """One result for each requirement; of several (one a trial) the worst."""
-    from harness.results import worst
-
-    made = []
-    for name in sorted({each.requirement for each in found}):
-        mine = [each for each in found if each.requirement == name]
-        result = worst(each.result for each in mine)
-        made.append(next(each for each in mine if each.result is result))
-    return made
-
-
-def _run_started(request: LoadRequest, plan: Plan) -> events.RunStarted:
-    return events.RunStarted(
-        at=events.now(),
-        run_id=request.run_dir.name,
-        suite_version=importlib.metadata.version("dra-harness"),
-        catalogue_digest="",
-        command=list(request.command),
-        seed=request.seed,
-        areas=[f"load: {plan.profile.name}"],
-    )
-
-
-def _cluster_ready(cluster: Cluster) -> events.ClusterReady:
-    before = 0.0
-    phases = {}
-    for phase, seconds in cluster.phases.items():
-        phases[phase], before = round(seconds - before, 2), seconds
-    return events.ClusterReady(
-        at=events.now(),
-        name=cluster.name,
-        provider=cluster.provider,
-        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
-        profile=cluster.profile,
-        nodes=[node.name for node in cluster.nodes],
-        driver=f"{_BUNDLED_DRIVER}; {cluster.simulated_nodes} simulated nodes",
-        seconds=cluster.seconds,
-        phases=phases,
-    )

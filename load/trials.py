@@ -7,8 +7,10 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import urllib3
+
 from clusters.interface import Cluster
-from harness.kube import PODS, KubeClient
+from harness.kube import PODS, ApiError, KubeClient
 from load import cleanup, node, server, usage
 from load.assemble import trial_result
 from load.books import ServerBooks
@@ -94,7 +96,7 @@ class TrialRunner:
         report = generator.report()
         site.readings.append(server.read(site.cluster, site.admin))
         books = self._books(report)
-        report = self._clear(report, before)
+        report = self._clear(report, before, faults)
         done = Done(trial, report, books, tuple(generator.snapshots), folder)
         findings = self._scenario.judge(done)
         if watch is not None:
@@ -193,13 +195,17 @@ class TrialRunner:
             components=usage.components(site.sampler.samples, report.started_at, report.drained_at),
         )
 
-    def _clear(self, report: WorkerReport, before: cleanup.Census) -> WorkerReport:
+    def _clear(self, report: WorkerReport, before: cleanup.Census, faults: list[str]) -> WorkerReport:
         """Delete the pods that the drain left; claims that outlive even that are leaks in the report."""
         site = self._site
         known = {each.object for each in report.violations}
-        for namespace in {namespace for kind in self._kinds for namespace in kind.namespaces}:
-            site.admin.request("DELETE", PODS.path(namespace), query=self._grace)
-        left = cleanup.settle(site.admin, site.names, before, _SETTLE_SECONDS)
+        try:
+            for namespace in {namespace for kind in self._kinds for namespace in kind.namespaces}:
+                site.admin.request("DELETE", PODS.path(namespace), query=self._grace)
+            left = cleanup.settle(site.admin, site.names, before, _SETTLE_SECONDS)
+        except (ApiError, OSError, urllib3.exceptions.HTTPError) as error:
+            faults.append(f"what the trial left could not be looked at: {error}")
+            return report
         leaked = [each for each in left if each.object not in known]
         return report.model_copy(update={"violations": [*report.violations, *leaked]})
 

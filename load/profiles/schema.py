@@ -222,7 +222,7 @@ class Profile(_Strict):
     arrivals: Arrivals = Arrivals.POISSON
     conduct: Conduct = Conduct.COUNT
     last_stage: Stage = Stage.BOUND
-    max_in_flight: int = pydantic.Field(default=64, ge=1, le=4096)
+    max_in_flight: int = pydantic.Field(default=256, ge=1, le=4096)
     """Requests of each generator process at a time."""
     saturates: bool = False
     """The main trial asks for more than the machine has: a busy machine doesn't make it INVALID."""

@@ -21,6 +21,7 @@ from load.profiles.trial import Trial
 from load.scenarios import apf_requirements
 from load.scenarios.follow import Backlog, Follower
 from load.scenarios.interface import Clock, Done, Findings, Scenario, ScenarioSpec
+from load.scenarios.occupant import Occupant
 from load.scenarios.quiet import BaseScenario
 from load.scenarios.readings import figure, quantile, seconds, unfinished
 from load.scenarios.squeeze import USERS, Aggressor, Response, Squeeze, Victim
@@ -52,7 +53,9 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Such as `scheduler-reject-1`, or `scheduler-reject-1-list` with the aggressor."""
+        """Such as `scheduler-reject-1`; `scheduler-reject-1-list` with the aggressor; `scheduler-shut`."""
+        if not self.shares:
+            return f"{self.victim}-shut"
         return f"{self.victim}-{self.response}-{self.shares}" + ("-list" if self.aggressor else "")
 
 
@@ -66,6 +69,11 @@ class ApfSweep(ScenarioSpec):
     """Nominal concurrency shares of the level; it borrows nothing."""
     aggressed: tuple[Victim, ...] = ()
     """Victims that get one more arm each: the fewest shares, the first response, and the aggressor."""
+    shut: tuple[Victim, ...] = ()
+    """Victims that get an arm in which no request of theirs gets through at all."""
+    shut_seconds: float = pydantic.Field(default=16.0, gt=0)
+    """How long that lasts, at the least. Clients repeat a rejected request ten times, and wait up to 32 s
+    before each: it takes minutes until one gives up."""
     aggressor_threads: int = pydantic.Field(default=4, ge=1, le=64)
     squeezed: float = pydantic.Field(default=10.0, gt=0)
     """Seconds that the squeeze lasts."""
@@ -85,6 +93,7 @@ class ApfSweep(ScenarioSpec):
         ]
         aggressed = [*self.aggressed, *(each for each in self.victims if each is Victim.KUBELET)]
         made += [Setting(victim, self.responses[0], min(self.shares), True) for victim in aggressed]
+        made += [Setting(victim, Response.REJECT, 0) for victim in self.shut]
         return made
 
     def arm_names(self) -> tuple[str, ...]:
@@ -98,6 +107,8 @@ class ApfSweep(ScenarioSpec):
         real = any(shape.place is Place.REAL for shape in plan.profile.pods)
         if Victim.KUBELET in (*self.victims, *self.aggressed) and not real:
             raise UsageError(f"{plan.source}: scenario.victims: kubelet takes pods with `place: real`")
+        if never := [each for each in self.shut if each in (Victim.GENERATOR, Victim.KUBELET)]:
+            raise UsageError(f"{plan.source}: scenario.shut: expected kcm or scheduler, not {never[0]}")
 
     def make(self) -> Scenario:
         """One run's."""
@@ -122,16 +133,15 @@ class _Sweep(BaseScenario):
     def trials(self) -> Sequence[Trial]:
         """The control arm, and those of the others that are wanted."""
         length = min(1.0, self._spec.length)
-        phases = (
-            (SQUEEZED, max(4.0, self._spec.squeezed * length)),
-            (AFTER, max(4.0, self._spec.after * length)),
-        )
+        squeezed, after = (max(4.0, each * length) for each in (self._spec.squeezed, self._spec.after))
+        phases = ((SQUEEZED, squeezed), (AFTER, after))
+        longer = ((SQUEEZED, max(self._spec.shut_seconds, squeezed)), (AFTER, after))
         main = self.ground.plan.main
         trials = [main.again(CONTROL, phases=phases)]
         for name, setting in self._settings.items():
             if self.ground.plan.arms and name not in self.ground.plan.arms:
                 continue
-            arm = main.again(name, phases=phases)
+            arm = main.again(name, phases=phases if setting.shares else longer)
             trials.append(self._on_real_nodes(arm) if setting.victim is Victim.KUBELET else arm)
         return trials
 
@@ -172,7 +182,8 @@ class _Sweep(BaseScenario):
         users = self._users(setting.victim)
         if self._aggressor:
             users = [*users, self._aggressor.user]
-        self._squeeze = Squeeze(place, setting.victim, users)
+        occupant = Occupant(place.kube, f"{place.name}-occupant") if not setting.shares else None
+        self._squeeze = Squeeze(place, setting.victim, users, occupant=occupant)
         self._squeeze.create_level(setting.shares, setting.response)
 
     def act(self, trial: Trial, clock: Clock) -> None:

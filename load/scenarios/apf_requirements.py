@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SPECIAL_CLAIM = "create claim for extended resources"
 """In the scheduler's FailedScheduling event: KEP-5004."""
 _TEMPLATE_CLAIM = "FailedResourceClaimCreation"
+_PATIENT = "no client gave up: the server has rejected clients wait longer and longer before each try"
 _INVARIANTS = ("duplicate-claim", "leaked-claim", "leaked-finalizer", "double-allocation")
 
 
@@ -103,27 +104,33 @@ class Outcomes:
             if each.pod in witness.special and each.cause in _STUCK
         ]
         if not witness.special:
-            self._add("APF-01", Result.SKIPPED, f"{arm}: the scheduler failed to create no special claim")
+            self._add("APF-01", Result.SKIPPED, f"{arm}: {_PATIENT}")
         else:
             self._judge(
                 "APF-01", not lost, f"{arm}: not bound after the limits were back: {', '.join(lost[:5])}"
             )
-        failures, successes = _creates(done, "kube-scheduler")
-        if not rejected or failures is None or successes is None:
-            self._add(
-                "APF-02", Result.SKIPPED, f"{arm}: {rejected} requests were rejected, {failures} counted"
-            )
-        elif not failures:
-            self._add("APF-02", Result.SKIPPED, f"{arm}: every rejected creation went through when repeated")
-        else:
-            fine = successes > 0
-            self._judge("APF-02", fine, f"{arm}: {failures} failures and {successes} successes are counted")
-            self._judge(
-                "APF-04",
-                rejected >= failures,
-                f"{arm}: {failures} failures are counted, but only {rejected} rejected requests",
-            )
+        self._count(done, rejected)
         self._exactly_one(done, rejected)
+
+    def _count(self, done: Done, rejected: int) -> None:
+        """The counters of both sides."""
+        arm, component = done.trial.name, "kube-scheduler"
+        failures, successes = _creates(done, component)
+        if not rejected or done.server is None or failures is None or successes is None:
+            said = f"{arm}: {rejected} requests were rejected, {failures} failures counted"
+            self._add("APF-02", Result.SKIPPED, said)
+            return
+        if failures:
+            said = f"{arm}: {failures} failures and {successes} successes are counted"
+            self._judge("APF-02", successes > 0, said)
+        else:
+            self._add("APF-02", Result.SKIPPED, f"{arm}: {_PATIENT}")
+        refused = done.server.client_429.get(component, 0)
+        # Others may share the level, so the scheduler's answers are at most what was rejected in it.
+        said = (
+            f"{arm}: {rejected} rejected by the server, {refused} seen by the scheduler, {failures} failures"
+        )
+        self._judge("APF-04", refused <= rejected and failures <= refused, said)
 
     def _exactly_one(self, done: Done, rejected: int) -> None:
         broken = [each for each in done.report.violations if each.invariant in _INVARIANTS]
@@ -140,7 +147,7 @@ class Outcomes:
         )
         retries = sum(each.retries for each in queue)
         if not witness.template:
-            self._add("APF-05", Result.SKIPPED, f"{arm}: {rejected} requests were rejected, none to the end")
+            self._add("APF-05", Result.SKIPPED, f"{arm}: {_PATIENT}")
             return
         missing = done.report.causes.get(Cause.NO_CLAIM, 0)
         fine = retries > 0 and not missing

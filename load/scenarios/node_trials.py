@@ -29,7 +29,7 @@ FEWEST_CALLS = 100
 ANSWERED_WITHIN = 0.100
 """Seconds for 99 % of the calls of the pod resources API: KEP-3695."""
 MOST_FAILED = 0.001
-_RATE = 2.0
+_RATE = 3.0
 _HOLD_SECONDS = 30.0
 _PROBE_SECONDS = 15.0
 _RESERVED_PODS = 5
@@ -64,7 +64,7 @@ class NodeTrials:
                     rate=_RATE,
                     warm_up=0,
                     seconds=pods / _RATE,
-                    hold=1,
+                    hold=0.2,
                     drain=60,
                     last_stage=Stage.RUNNING,
                 )

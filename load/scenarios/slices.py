@@ -18,9 +18,11 @@ import pydantic
 
 from harness.errors import UsageError
 from harness.kube import RESOURCE_CLAIMS, Object
+from load.histogram import Quantile
 from load.model import Stage
 from load.profiles.schema import Pools as PoolsOf
 from load.profiles.trial import MAIN, Trial
+from load.scenarios.beside import Beside
 from load.scenarios.follow import Follower
 from load.scenarios.interface import Clock, Done, Findings, Ground, Scenario, ScenarioSpec
 from load.scenarios.pools import Pool, Pools, device
@@ -48,6 +50,10 @@ class SliceStorm(ScenarioSpec):
     """How long a pool stays half-updated."""
     settle: float = pydantic.Field(default=2.0, gt=0)
     """Seconds that the scheduler has to see an update, before an allocation counts as wrong."""
+    beside: tuple[Literal["waiting", "hard", "partitions"], ...] = ()
+    """Trials after the storm with something else beside the churn; see `beside.py`."""
+    waiting: int = pydantic.Field(default=100, ge=1, le=2000)
+    """Pods of the trial `waiting`."""
 
     def check(self, plan: Plan) -> None:
         """There are pools to change."""
@@ -111,20 +117,25 @@ class _Storm(BaseScenario):
         self._partial = Partial(spec.settle)
         self._follower: Follower | None = None
         self._random = random.Random()  # noqa: S311 - seeded in prepare
+        self._beside: Beside | None = None
+        self._quiet: Quantile | None = None
         self._epoch = 0
         self._due = 0
 
     def prepare(self, ground: Ground) -> None:
         super().prepare(ground)
         self._random.seed(f"{ground.seed}/slices")
+        self._beside = Beside(ground, self._spec.waiting)
         self._pools = Pools(ground.kube, ground.driver, ground.prefix, ground.labels)
         self._pools.publish(ground.simulated, ground.plan.devices_per_node, slices=_SLICES)
 
     def trials(self) -> Sequence[Trial]:
-        """Under the storm; then the same churn with slices at rest."""
-        return (self.ground.plan.main, self.ground.plan.main.again(_QUIET))
+        """Under the storm; then the same churn with slices at rest, and beside other things."""
+        main = self.ground.plan.main
+        return (main, main.again(_QUIET), *self._others().trials(main, self._spec.beside))
 
     def before(self, trial: Trial) -> None:
+        self._others().before(trial.name)
         self._partial = Partial(self._spec.settle)
         self._follower = Follower(
             self.ground.observer, RESOURCE_CLAIMS, list(self.ground.namespaces.values()), self._partial.claim
@@ -134,6 +145,8 @@ class _Storm(BaseScenario):
     def act(self, trial: Trial, clock: Clock) -> None:
         """Update at the rate; some pools are left half-way for a while."""
         if trial.name != MAIN:
+            if clock.until(trial.warm_up):
+                self._others().act(trial.name)
             return
         pools = self._mine().pools
         half: dict[str, float] = {}
@@ -160,8 +173,10 @@ class _Storm(BaseScenario):
             self._follower.stop()
             if self._follower.cuts:
                 findings.faults.append(f"allocations may have been missed: {self._follower.cuts[0]}")
+        if done.trial.name == _QUIET:
+            self._quiet = quantile(done.report, Stage.BOUND, 0.99)
         if done.trial.name != MAIN:
-            return findings
+            return self._others().judge(done, self._quiet)
         pools = self._mine()
         findings.figures["partial-pool-allocations"] = figure(len(self._partial.wrong))
         findings.figures["slice-updates"] = figure(pools.updates)
@@ -186,8 +201,14 @@ class _Storm(BaseScenario):
     def clean(self) -> None:
         if self._follower:
             self._follower.stop()
+        if self._beside:
+            self._beside.remove()
         if self._pools:
             self._pools.clean()
+
+    def _others(self) -> Beside:
+        assert self._beside is not None, "prepare() comes first"
+        return self._beside
 
     def _mine(self) -> Pools:
         assert self._pools is not None, "prepare() comes first"

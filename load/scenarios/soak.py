@@ -32,6 +32,8 @@ _OLDEST_SECONDS = 5.0
 """After a restart the cluster is back once no pod has waited longer than this."""
 _QUARTERS = 4
 _HOUR = 3600.0
+_SHORTEST = 600.0
+"""Seconds: over less, what a fresh process takes at first looks like growth."""
 
 
 class Soak(ScenarioSpec):
@@ -84,8 +86,8 @@ class _Soaking(BaseScenario):
     @functools.cached_property
     def _on_node(self) -> Sequence[Trial]:
         assert self._node is not None, "prepare() made it"
-        pods = round(self._spec.metadata_pods * min(1.0, self._spec.length))
-        return self._node.trials(pods=pods, full_node=self._spec.full_node)
+        # They are not shortened with the soak: with fewer calls there would be no p99.
+        return self._node.trials(pods=self._spec.metadata_pods, full_node=self._spec.full_node)
 
     def before(self, trial: Trial) -> None:
         if self._node:
@@ -183,11 +185,11 @@ class _Soaking(BaseScenario):
 def growth(samples: Sequence[tuple[float, float]], *, restarted: bool = False) -> float | None:
     """Growth in percent of the mean per hour: the slope after the first quarter (an hour at most).
 
-    None with too few samples, and for a component that was restarted: its memory begins anew.
+    None over less than ten minutes, and for a component that was restarted: its memory begins anew.
     """
-    if restarted or len(samples) < 8:
+    begin, end = (samples[0][0], samples[-1][0]) if samples else (0.0, 0.0)
+    if restarted or end - begin < _SHORTEST:
         return None
-    begin, end = samples[0][0], samples[-1][0]
     settled = begin + min(_HOUR, (end - begin) / 4)
     late = [(at, value) for at, value in samples if at >= settled]
     slope = statistics.linear_regression([at for at, _ in late], [value for _, value in late]).slope

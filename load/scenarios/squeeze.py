@@ -16,6 +16,7 @@ from typing import Any
 import urllib3
 
 from harness.kube import FLOW_SCHEMAS, PODS, PRIORITY_LEVELS, ApiError, KubeClient, Object, Resource
+from load.scenarios.occupant import Occupant
 
 _PRECEDENCE = 150
 """Before the components' own schemas, which come at 800 and 900."""
@@ -77,9 +78,14 @@ def level(name: str, shares: int, response: Response, labels: Mapping[str, str])
 
 
 def schema(
-    name: str, level_name: str, users: Sequence[str], namespaces: Sequence[str], labels: Mapping[str, str]
+    name: str,
+    level_name: str,
+    users: Sequence[str],
+    namespaces: Sequence[str],
+    labels: Mapping[str, str],
+    *more: Object,
 ) -> Object:
-    """A FlowSchema for all that these users do in these namespaces."""
+    """A FlowSchema for all that these users do in these namespaces; `more` are further rules."""
     rule = {
         "subjects": [{"kind": "User", "user": {"name": user}} for user in users],
         "resourceRules": [
@@ -94,7 +100,7 @@ def schema(
             "matchingPrecedence": _PRECEDENCE,
             "priorityLevelConfiguration": {"name": level_name},
             "distinguisherMethod": {"type": "ByUser"},
-            "rules": [rule],
+            "rules": [rule, *more],
         },
     }
 
@@ -115,10 +121,13 @@ class Place:
 class Squeeze:
     """One victim in one level, for as long as it is on."""
 
-    def __init__(self, place: Place, victim: Victim, users: Sequence[str]) -> None:
+    def __init__(
+        self, place: Place, victim: Victim, users: Sequence[str], *, occupant: Occupant | None = None
+    ) -> None:
         self._place = place
         self._victim = victim
         self._users = users
+        self._occupant = occupant
         self._sender_level: str | None = None
 
     @property
@@ -140,12 +149,16 @@ class Squeeze:
             self._sender_level = stored["spec"]["priorityLevelConfiguration"]["name"]
             self._point(place.name)
         else:
-            kube.create(
-                FLOW_SCHEMAS, schema(place.name, place.name, self._users, place.namespaces, place.labels)
-            )
+            rules = [self._occupant.rule()] if self._occupant else []
+            made = schema(place.name, place.name, self._users, place.namespaces, place.labels, *rules)
+            kube.create(FLOW_SCHEMAS, made)
+        if self._occupant:
+            self._occupant.start()
 
     def off(self) -> None:
         """Give the victim its own place back. The level stays, so that its counters can be read."""
+        if self._occupant:
+            self._occupant.leave()
         if self._victim is Victim.GENERATOR:
             if self._sender_level is not None:
                 self._point(self._sender_level)

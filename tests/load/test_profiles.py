@@ -57,7 +57,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
         document = copy.deepcopy(DOCUMENT)
         for dotted, value in changes.items():
             *path, last = dotted.split("__")
-            at = document
+            at: Any = document
             for part in path:
                 at = at[int(part)] if part.isdigit() else at[part]
             if value is None:

@@ -268,10 +268,10 @@ class TestMigration:
 
 class TestSweep:
     def test_the_arms_of_size_s(self) -> None:
-        """1 control, 3 victims x 2 responses x 2 shares, one with the aggressor, one for the kubelet."""
+        """1 control, 3 victims x 2 responses x 2 shares, 1 with the aggressor, 1 kubelet, 2 shut."""
         arms = plan("apf-starve").scenario.arm_names()
 
-        assert len(arms) == 1 + 12 + 1 + 1 == len(set(arms))
+        assert len(arms) == 1 + 12 + 1 + 1 + 2 == len(set(arms))
         assert arms[0] == "control"
         assert {"generator-reject-1", "kcm-queue-1x5-5", "scheduler-reject-1-list"} < set(arms)
 
@@ -279,7 +279,7 @@ class TestSweep:
         """As the issue has it: shares {1,2,5,20} x three responses x three victims."""
         arms = plan("apf-starve", Size.M).scenario.arm_names()
 
-        assert len(arms) == 1 + 4 * 3 * 3 + 2
+        assert len(arms) == 1 + 4 * 3 * 3 + 2 + 2
 
     @pytest.mark.parametrize(
         ("tried", "words"),
@@ -370,8 +370,9 @@ class TestSoak:
         assert slope == pytest.approx(100 * 10 / 155, rel=1e-3)
 
     def test_flat_memory_does_not_grow(self) -> None:
-        assert soak.growth([(float(at), 5.0) for at in range(100)]) == pytest.approx(0)
+        assert soak.growth([(10.0 * at, 5.0) for at in range(100)]) == pytest.approx(0)
 
     def test_too_little_says_nothing(self) -> None:
-        assert soak.growth([(0.0, 1.0), (5.0, 2.0)]) is None
-        assert soak.growth([(float(at), 1.0) for at in range(100)], restarted=True) is None
+        assert soak.growth([]) is None
+        assert soak.growth([(10.0 * at, float(at)) for at in range(60)]) is None
+        assert soak.growth([(10.0 * at, 1.0) for at in range(100)], restarted=True) is None

@@ -1,0 +1,169 @@
+"""Makes the result of a run from what its trials came to, also of a run that ended early."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from clusters.driver_host import BUNDLED_DRIVER
+from clusters.interface import Cluster
+from harness import events
+from harness.kube import KubeClient
+from harness.results import Result, worst
+from load.fingerprint import Fact, Fingerprint
+from load.profiles.plan import Plan
+from load.request import LoadRequest
+from load.result import LoadResult, RequirementResult, Verdict
+from load.scenarios.interface import Findings
+from load.trials import Finished
+from load.verdict import Judgement, judge
+
+
+@dataclass
+class Progress:
+    """What there is of a run so far."""
+
+    finished: list[Finished] = field(default_factory=list)
+    conclusion: Findings = field(default_factory=Findings)
+    fingerprint: Fingerprint | None = None
+    faults: list[str] = field(default_factory=list)
+    """Why the run ended early, or what else says that nothing is to be said."""
+    interrupted: bool = False
+
+
+def conclude(
+    request: LoadRequest, plan: Plan, progress: Progress, started: datetime.datetime, seconds: float
+) -> LoadResult:
+    """The result of a run, with its verdict.
+
+    Args:
+        request: what was asked for.
+        plan: what was to be done.
+        progress: what was; at least one trial is finished.
+        started: when the run began.
+        seconds: how long it took in all.
+    """
+    assert progress.fingerprint is not None, "taken before the first trial"
+    findings = [each.findings for each in progress.finished] + [progress.conclusion]
+    trials = [each.result for each in progress.finished]
+    wanted = plan.profile.requirements
+    requirements = merged(
+        [found for each in findings for found in each.requirements if found.requirement in wanted]
+    )
+    faults = [*progress.faults, *progress.conclusion.faults]
+    if progress.interrupted:
+        faults.insert(0, "the run was interrupted: not all of it was done")
+    judgement = judge(
+        trials,
+        progress.conclusion.figures,
+        plan.criteria,
+        requirements,
+        stated=[each.measure for each in plan.profile.criteria],
+        faults=faults,
+    )
+    return LoadResult(
+        run_id=request.run_dir.name,
+        profile=plan.profile.name,
+        size=plan.size,
+        limits=plan.limits,
+        seed=request.seed,
+        command=list(request.command),
+        started_at=started,
+        seconds=round(seconds, 2),
+        interrupted=progress.interrupted,
+        verdict=judgement.verdict,
+        reasons=judgement.reasons,
+        checks=judgement.checks,
+        fingerprint=progress.fingerprint,
+        trials=trials,
+        figures=progress.conclusion.figures,
+        requirements=trusted(requirements, judgement),
+        notes=progress.conclusion.notes,
+    )
+
+
+def trusted(found: Sequence[RequirementResult], judgement: Judgement) -> list[RequirementResult]:
+    """The results as they may be told: an INVALID run says nothing about any requirement."""
+    if judgement.verdict is not Verdict.INVALID:
+        return list(found)
+    told = []
+    for each in found:
+        message = f"the run is INVALID: {judgement.reasons[0]}; what was seen would be a {each.result}"
+        told.append(each.model_copy(update={"result": Result.BLOCKED, "message": message}))
+    return told
+
+
+def merged(found: Sequence[RequirementResult]) -> list[RequirementResult]:
+    """One result for each requirement; of several (one a trial) the worst."""
+    made = []
+    for name in sorted({each.requirement for each in found}):
+        mine = [each for each in found if each.requirement == name]
+        result = worst(each.result for each in mine)
+        made.append(next(each for each in mine if each.result is result))
+    return made
+
+
+def shape(plan: Plan, processes: int) -> dict[str, Fact]:
+    """What the load is, for the fingerprint."""
+    return {
+        "profile": plan.profile.name,
+        "size": str(plan.size),
+        "limits": str(plan.limits),
+        "rate": plan.main.rate,
+        "seconds": plan.main.seconds,
+        "hold": plan.main.hold,
+        "prefill": plan.sizing.prefill,
+        "arrivals": str(plan.profile.arrivals),
+        "processes": processes,
+    }
+
+
+def run_started(request: LoadRequest, plan: Plan) -> events.RunStarted:
+    """The first event of a run."""
+    return events.RunStarted(
+        at=events.now(),
+        run_id=request.run_dir.name,
+        suite_version=importlib.metadata.version("dra-harness"),
+        catalogue_digest="",
+        command=list(request.command),
+        seed=request.seed,
+        areas=[f"load: {plan.profile.name}"],
+    )
+
+
+def cluster_ready(cluster: Cluster) -> events.ClusterReady:
+    """The event of a cluster that is there."""
+    before = 0.0
+    phases = {}
+    for phase, seconds in cluster.phases.items():
+        phases[phase], before = round(seconds - before, 2), seconds
+    return events.ClusterReady(
+        at=events.now(),
+        name=cluster.name,
+        provider=cluster.provider,
+        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
+        profile=cluster.profile,
+        nodes=[node.name for node in cluster.nodes],
+        driver=f"{BUNDLED_DRIVER}; {cluster.simulated_nodes} simulated nodes",
+        seconds=cluster.seconds,
+        phases=phases,
+    )
+
+
+def check_finished(profile: str, found: RequirementResult) -> events.CheckFinished:
+    """The event of a requirement's result."""
+    evidence = [
+        events.Evidence(title=name, value=f"{value.value:g} {value.unit}".strip())
+        for name, value in found.figures.items()
+    ]
+    return events.CheckFinished(
+        at=events.now(),
+        check=f"load/{profile}::{found.requirement}",
+        requirements=[found.requirement],
+        result=found.result,
+        seconds=0.0,
+        message=found.message,
+        evidence=evidence,
+    )
