@@ -162,7 +162,9 @@ def test_a_class_that_gives_way_keeps_its_implicit_name(
     classes = Classes(drivers, names, workloads, kube)
     _, second = classes.create_together(("a", "b"), (0, 1))
     classes.settle()
-    expect_equal("the first class serves the shared name", classes.device_of_new_pod("shared"), "gpu-0")
+    shared = classes.device_of_new_pod("shared")
+    evidence("device of a pod that asks for the shared name", shared)
+    expect_equal("the first class serves the shared name", shared, "gpu-0")
     implicit = f"{IMPLICIT_PREFIX}{second['metadata']['name']}"
 
     with symptom(_GIVES_WAY, f"Insufficient {implicit}"):

@@ -20,7 +20,7 @@ from harness.kube import KubeClient
 from harness.results import Result
 from harness.waiting import wait_until
 from load.model import Cause, Stage
-from load.result import LoadResult, TrialResult, read
+from load.result import LoadResult, TrialResult, Verdict, read
 from tests.support.progress import Silent
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -109,7 +109,8 @@ def test_the_run_gives_results_for_its_requirement(churn: LoadResult) -> None:
     (found,) = churn.requirements
 
     assert found.requirement == "APF-07"
-    assert found.result in (Result.PASS, Result.FAIL)
+    judged = {Result.PASS, Result.FAIL} if churn.verdict is not Verdict.INVALID else {Result.BLOCKED}
+    assert found.result in judged, "a busy machine makes the run INVALID, which says nothing"
     assert {"dra", "plugin", "rejected"} == set(found.figures)
 
 
