@@ -117,7 +117,7 @@ def _wait_working(
     deadline: float,
 ) -> None:
     def working() -> bool:
-        if processes.main_pid(layout.state.id, component, component) is None:
+        if not processes.find(layout.state.id, component):
             raise EnvironmentBlocked(f"{component} ended: {processes.tail(layout.log(component))}")
         try:
             answer = ask(timeout=2.0)

@@ -50,6 +50,7 @@ class Site:
             timeout=RUN_SECONDS,
         )
         assert done.returncode in (0, 1, 3), done.stdout + done.stderr
+        assert (self.results / run_id / "load.json").exists(), done.stdout + done.stderr
         result = read(self.results / run_id)
         assert result.verdict.exit_code == done.returncode
         return result
