@@ -6,18 +6,18 @@ import datetime
 import importlib.metadata
 import secrets
 import shutil
-import subprocess
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.console import BringUpProgress
 from clusters.interface import Cluster, ClusterProvider, ClusterSpec, Profile
+from clusters.ready import cluster_ready
 from harness import events
 from harness.errors import HarnessError, UsageError
 from harness.journal import Journal, read
-from harness.kube import KubeClient
+from harness.revision import revision
 from reports.build import build
 from reports.console import ConsoleReporter
 from reports.run import Run
@@ -125,7 +125,7 @@ class Runner:
         for step in steps:
             cluster = attached or self._bring_up(step.group)
             try:
-                self._emit(_cluster_ready(cluster, self._request.quirks))
+                self._emit(cluster_ready(cluster, self._driver()))
                 for ids, parallel in step.parts:
                     yield from self._checks(cluster, ids, parallel)
             finally:
@@ -167,13 +167,13 @@ class Runner:
         self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
 
     def _run_started(self, areas: list[str]) -> events.RunStarted:
-        commit, dirty = _commit()
+        running = revision()
         return events.RunStarted(
             at=events.now(),
             run_id=self._run_dir.name,
             suite_version=importlib.metadata.version("dra-harness"),
-            suite_commit=commit,
-            suite_dirty=dirty,
+            suite_commit=running.commit,
+            suite_dirty=running.dirty,
             catalogue_digest=load().digest,
             command=list(self._request.command),
             seed=self._request.seed,
@@ -187,6 +187,10 @@ class Runner:
         build(self._run_dir)
         self._console.write(Run.from_events(read(self._run_dir)), self._run_dir)
         return exit_code
+
+    def _driver(self) -> str:
+        quirks = ", ".join(self._request.quirks)
+        return "bundled, one per check" + (f", broken on purpose: {quirks}" if quirks else "")
 
     def _emit(self, event: events.Event) -> None:
         self._journal.append(event)
@@ -222,46 +226,6 @@ def _shared_out(groups: Sequence[plan.Group], parallel: int, *, one_cluster: boo
     return [lane for lane in (main, beside) if lane]
 
 
-def _cluster_ready(cluster: Cluster, quirks: Sequence[str]) -> events.ClusterReady:
-    return events.ClusterReady(
-        at=events.now(),
-        name=cluster.name,
-        provider=cluster.provider,
-        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
-        profile=cluster.profile,
-        nodes=[node.name for node in cluster.nodes],
-        driver="bundled, one per check" + (f", broken on purpose: {', '.join(quirks)}" if quirks else ""),
-        seconds=cluster.seconds,
-        phases=_durations(cluster.phases),
-    )
-
-
-def _durations(reached: Mapping[str, float]) -> dict[str, float]:
-    """Seconds that each phase took, of the seconds after which each was reached."""
-    before = 0.0
-    durations = {}
-    for phase, seconds in reached.items():
-        durations[phase] = round(seconds - before, 2)
-        before = seconds
-    return durations
-
-
 def new_run_id() -> str:
     """A run's id: when it began, and four digits that tell runs of one second apart."""
     return f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-
-
-def _commit() -> tuple[str | None, bool]:
-    """The commit of the suites and whether they were changed since, where they are in a git checkout."""
-    here = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=here, capture_output=True, text=True, check=True, timeout=10
-        )
-        return done.stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
-    except (OSError, subprocess.SubprocessError):
-        return None, False

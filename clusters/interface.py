@@ -19,6 +19,16 @@ class Progress(Protocol):
         """A phase of the bring-up was reached, so many seconds after its start."""
 
 
+class SilentProgress:
+    """Nobody is told."""
+
+    def components(self, phase: str, done: int, total: int, text: str) -> None:
+        """Say nothing."""
+
+    def reached(self, phase: str, seconds: float) -> None:
+        """Say nothing."""
+
+
 class Profile(enum.StrEnum):
     """Which gates and API versions a cluster has."""
 

@@ -7,11 +7,9 @@ import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from clusters.driver_host import BUNDLED_DRIVER
-from clusters.interface import Cluster
 from harness import events
-from harness.kube import KubeClient
 from harness.results import Result, worst
+from harness.revision import revision
 from load.fingerprint import Fact, Fingerprint
 from load.profiles.plan import Plan
 from load.request import LoadRequest
@@ -122,33 +120,17 @@ def shape(plan: Plan, processes: int) -> dict[str, Fact]:
 
 def run_started(request: LoadRequest, plan: Plan) -> events.RunStarted:
     """The first event of a run."""
+    running = revision()
     return events.RunStarted(
         at=events.now(),
         run_id=request.run_dir.name,
         suite_version=importlib.metadata.version("dra-harness"),
+        suite_commit=running.commit,
+        suite_dirty=running.dirty,
         catalogue_digest="",
         command=list(request.command),
         seed=request.seed,
         areas=[f"load: {plan.profile.name}"],
-    )
-
-
-def cluster_ready(cluster: Cluster) -> events.ClusterReady:
-    """The event of a cluster that is there."""
-    before = 0.0
-    phases = {}
-    for phase, seconds in cluster.phases.items():
-        phases[phase], before = round(seconds - before, 2), seconds
-    return events.ClusterReady(
-        at=events.now(),
-        name=cluster.name,
-        provider=cluster.provider,
-        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
-        profile=cluster.profile,
-        nodes=[node.name for node in cluster.nodes],
-        driver=f"{BUNDLED_DRIVER}; {cluster.simulated_nodes} simulated nodes",
-        seconds=cluster.seconds,
-        phases=phases,
     )
 
 

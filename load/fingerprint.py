@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER
 from harness.errors import EnvironmentBlocked
 from harness.kube import FLOW_SCHEMAS, NODES, PRIORITY_LEVELS, RESOURCE_SLICES, KubeClient, Object
 from harness.labels import RUN
+from harness.revision import revision
 from load import commandline
 
 Fact = str | int | float | bool
@@ -194,26 +194,8 @@ def _notes(seed: int) -> dict[str, str]:
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in ("dra-harness", "locust")},
     }
-    commit = _commit()
-    return notes | ({"commit": commit} if commit else {})
-
-
-def _commit() -> str:
-    """The commit of the harness, with a `+` if it was changed since; empty outside a git checkout."""
-    here = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=here, capture_output=True, text=True, check=True, timeout=10
-        )
-        return done.stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    running = revision()
+    return notes | ({"commit": running.commit + "+" * running.dirty} if running.commit else {})
 
 
 def _cpu_model() -> str:

@@ -8,9 +8,8 @@ tokens need no key of the cluster's authority.
 from __future__ import annotations
 
 import datetime
-import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from harness.kube import (
 from harness.waiting import NotYet, WaitTimeout, wait_until
 from load.model import Flow
 from load.naming import Names
+from load.rights import RULES, Role
 
 SENDER_LEVEL = "workload-low"
 """Where priority and fairness puts any service account by itself, so the generator is one of many."""
@@ -49,19 +49,7 @@ PRIORITY_LEVEL_UID = "X-Kubernetes-PF-PriorityLevel-UID"
 _PRECEDENCE = 300  # before `service-accounts`, which is at 9000
 _SETTLE_SECONDS = 30.0
 _LEAST_TOKEN_SECONDS = 600  # the API server refuses shorter ones
-_RESOURCE_API = "resource.k8s.io"
 _ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
-
-
-class Role(enum.StrEnum):
-    """What an identity is for."""
-
-    SENDER = "sender"
-    """Creates and deletes the pods that are measured."""
-    OBSERVER = "observer"
-    """Watches what becomes of them."""
-    SETUP = "setup"
-    """Makes what the run needs, and does what happens beside the churn."""
 
 
 @dataclass(frozen=True)
@@ -90,44 +78,6 @@ class Identities:
     setup: Identity
     exempt_uids: tuple[str, ...]
     """UIDs of the exempt levels and of the FlowSchemas that lead to them."""
-
-
-_EDIT = ["create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"]
-
-_RULES: Mapping[Role, list[dict[str, Any]]] = {
-    Role.SENDER: [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete", "get", "list"]}],
-    Role.OBSERVER: [
-        {"apiGroups": [""], "resources": ["pods", "nodes", "namespaces"], "verbs": ["get", "list", "watch"]},
-        {
-            "apiGroups": [_RESOURCE_API],
-            "resources": ["resourceclaims", "resourceslices", "devicetaintrules"],
-            "verbs": ["get", "list", "watch"],
-        },
-    ],
-    Role.SETUP: [
-        {"apiGroups": [""], "resources": ["namespaces", "resourcequotas", "pods"], "verbs": _EDIT},
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
-        {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list"]},
-        {
-            "apiGroups": [_RESOURCE_API],
-            "resources": [
-                "deviceclasses",
-                "resourceclaimtemplates",
-                "resourceclaims",
-                "devicetaintrules",
-                "resourceslices",
-            ],
-            "verbs": _EDIT,
-        },
-        {
-            "apiGroups": ["flowcontrol.apiserver.k8s.io"],
-            "resources": ["flowschemas", "prioritylevelconfigurations"],
-            "verbs": _EDIT,
-        },
-        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["create"]},
-    ],
-}
 
 
 def establish(
@@ -340,7 +290,7 @@ def _create_account(admin: KubeClient, names: Names, namespace: str, role: Role)
     }
     admin.create(SERVICE_ACCOUNTS, account, namespace)
     name = names.name(role)
-    rules = list(_RULES[role])
+    rules = list(RULES[role])
     if role is Role.SETUP:
         # It lets the generator into the namespaces that it makes, and gives nobody any other right.
         rules.append(

@@ -82,6 +82,17 @@ UNFINISHED = frozenset(
 """Causes of pods that the server accepted and that did not end within the drain limit."""
 
 
+REFUSED = (
+    Cause.APF_REJECTED,
+    Cause.QUOTA_DENIED,
+    Cause.QUOTA_CONFLICT,
+    Cause.REFUSED,
+    Cause.SERVER_ERROR,
+    Cause.UNREACHABLE,
+)
+"""Causes of pods that were sent, and that the server never accepted."""
+
+
 class Segment(_Model):
     """A part of the load's shape: the rate goes in a straight line from `start` to `end` pods/s."""
 

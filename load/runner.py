@@ -14,12 +14,13 @@ import urllib3
 from clusters.driver_host import BUNDLED_DRIVER
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.simulated import SIMULATED
+from clusters.ready import cluster_ready
 from harness import events
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.journal import Journal
 from harness.kube import NODES, ApiError, KubeClient
 from load import cleanup, fingerprint, identity, limits, prepare, server, usage
-from load.conclude import Progress, check_finished, cluster_ready, conclude, run_started, shape
+from load.conclude import Progress, check_finished, conclude, run_started, shape
 from load.naming import Names
 from load.profiles.loader import find_profile
 from load.profiles.plan import Plan, make_plan
@@ -147,13 +148,13 @@ class LoadRunner:
     @contextlib.contextmanager
     def _cluster(self) -> Iterator[Cluster]:
         if self._attached:
-            self._emit(cluster_ready(self._attached))
+            self._emit(self._ready(self._attached))
             yield self._attached
             return
         sizing = self._plan.sizing
         spec = replace(self._request.spec, nodes=sizing.nodes, simulated_nodes=sizing.simulated_nodes)
         cluster = self._provider.up(spec, self._listener.bring_up)
-        self._emit(cluster_ready(cluster))
+        self._emit(self._ready(cluster))
         try:
             yield cluster
         finally:
@@ -162,6 +163,9 @@ class LoadRunner:
                 self._provider.down(cluster.name)
                 seconds = round(time.monotonic() - began, 2)
                 self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
+
+    def _ready(self, cluster: Cluster) -> events.ClusterReady:
+        return cluster_ready(cluster, f"{BUNDLED_DRIVER}; {cluster.simulated_nodes} simulated nodes")
 
     def _measure(self, cluster: Cluster) -> None:
         """Carry out the trials; once one is finished, whatever goes wrong ends in the result."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.results import Result
 from load.measures import measure
-from load.model import Cause
+from load.model import REFUSED, Cause
 from load.profiles.schema import Criterion
 from load.result import Check, Figure, RequirementResult, Standing, TrialResult, Verdict
 
@@ -18,16 +18,7 @@ SATURATED_LATENESS = 0.5
 MAX_CPU = 0.90
 """Share of the machine: above, generator and control plane take CPU from each other."""
 
-_FAULTLESS = (
-    Cause.APF_REJECTED,
-    Cause.QUOTA_DENIED,
-    Cause.QUOTA_CONFLICT,
-    Cause.REFUSED,
-    Cause.SERVER_ERROR,
-    Cause.UNREACHABLE,
-    Cause.EVICTED,
-    Cause.VANISHED,
-)
+_FAULTLESS = (*REFUSED, Cause.EVICTED, Cause.VANISHED)
 """No pod of the main trial may end so, unless the profile has a criterion on it."""
 
 

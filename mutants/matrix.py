@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusters.components import BuildSource
-from clusters.interface import Cluster, ClusterSpec, Profile
+from clusters.interface import Cluster, ClusterSpec, Profile, SilentProgress
 from clusters.local.provider import LocalProvider
 from harness import events, journal
 from harness.results import Result
@@ -122,21 +122,11 @@ def _cluster(profile: Profile, gates: Gates, kubernetes: str) -> Iterator[Cluste
         gates=dict(gates),
         ephemeral=True,
     )
-    cluster = provider.up(spec, _Silent())
+    cluster = provider.up(spec, SilentProgress())
     try:
         yield cluster
     finally:
         provider.down(cluster.name)
-
-
-class _Silent:
-    """The table is the progress."""
-
-    def components(self, phase: str, done: int, total: int, text: str) -> None:
-        """Say nothing."""
-
-    def reached(self, phase: str, seconds: float) -> None:
-        """Say nothing."""
 
 
 def _runner(cluster: Cluster, results: Path) -> Callable[[Job], list[Verdict]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,7 +56,8 @@ class JUnitReporter(Reporter):
 
 def _document(run: Run) -> ET.Element:
     cases = list(_cases(run))
-    root = ET.Element("testsuites", {"name": "dra-harness", **_totals(cases), "time": f"{run.seconds:.3f}"})
+    counts = totals(case.outcome for case in cases)
+    root = ET.Element("testsuites", {"name": "dra-harness", **counts, "time": f"{run.seconds:.3f}"})
     for area in dict.fromkeys(case.area for case in cases):
         _suite(root, area, [case for case in cases if case.area == area], run)
     return root
@@ -115,7 +117,7 @@ def _suite(root: ET.Element, area: str, cases: list[_Case], run: Run) -> None:
         "testsuite",
         {
             "name": printable(area),
-            **_totals(cases),
+            **totals(case.outcome for case in cases),
             "time": f"{sum(case.seconds for case in cases):.3f}",
             "timestamp": run.started.at.isoformat(),
         },
@@ -127,13 +129,14 @@ def _suite(root: ET.Element, area: str, cases: list[_Case], run: Run) -> None:
         _case(suite, case)
 
 
-def _totals(cases: list[_Case]) -> dict[str, str]:
-    outcomes = [case.outcome for case in cases]
+def totals(outcomes: Iterable[str]) -> dict[str, str]:
+    """The counts of a suite, by the elements of its cases: failure, error, skipped or nothing."""
+    counted = Counter(outcomes)
     return {
-        "tests": str(len(cases)),
-        "failures": str(outcomes.count("failure")),
-        "errors": str(outcomes.count("error")),
-        "skipped": str(outcomes.count("skipped")),
+        "tests": str(counted.total()),
+        "failures": str(counted["failure"]),
+        "errors": str(counted["error"]),
+        "skipped": str(counted["skipped"]),
     }
 
 

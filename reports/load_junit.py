@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
+from reports.junit import totals
 from reports.load_document import Json
 from reports.text import printable
 
@@ -37,13 +38,13 @@ def write(run: Json, run_dir: Path) -> Path:
 
 def _document(run: Json) -> ET.Element:
     cases = [*_checks(run), *_requirements(run)]
-    root = ET.Element(
-        "testsuites", {"name": "dra-harness load", **_totals(cases), "time": f"{run['seconds']:.3f}"}
-    )
+    counts = totals(case.outcome for case in cases)
+    root = ET.Element("testsuites", {"name": "dra-harness load", **counts, "time": f"{run['seconds']:.3f}"})
     for name in dict.fromkeys(case.suite for case in cases):
         mine = [case for case in cases if case.suite == name]
+        counts = totals(case.outcome for case in mine)
         suite = ET.SubElement(
-            root, "testsuite", {"name": printable(name), **_totals(mine), "timestamp": run["started_at"]}
+            root, "testsuite", {"name": printable(name), **counts, "timestamp": run["started_at"]}
         )
         properties = ET.SubElement(suite, "properties")
         for key in ("run_id", "profile", "size", "limits", "seed", "verdict"):
@@ -86,16 +87,6 @@ def _requirements(run: Json) -> list[_Case]:
         name = f"{run['profile']}.requirements"
         cases.append(_Case(name, found["requirement"], outcome, message, found["message"]))
     return cases
-
-
-def _totals(cases: list[_Case]) -> dict[str, str]:
-    outcomes = [case.outcome for case in cases]
-    return {
-        "tests": str(len(cases)),
-        "failures": str(outcomes.count("failure")),
-        "errors": str(outcomes.count("error")),
-        "skipped": str(outcomes.count("skipped")),
-    }
 
 
 def _element(suite: ET.Element, case: _Case) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from clusters.components import BuildSource
-from clusters.interface import Cluster, ClusterSpec
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
 from tests.support.commands import Command
-from tests.support.progress import Silent
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRA_HARNESS_STATE", str(tmp_path_factory.mktemp("clusters")))
         provider = LocalProvider(BuildSource())
-        cluster = provider.up(ClusterSpec(name="shared", ephemeral=True), Silent())
+        cluster = provider.up(ClusterSpec(name="shared", ephemeral=True), SilentProgress())
         yield cluster
         provider.down("shared")
 

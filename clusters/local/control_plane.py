@@ -92,8 +92,15 @@ def wait_for_apiserver(
     return client
 
 
-def wait_for_controllers(layout: Layout, deadline: float) -> None:
+def wait_for_controllers(
+    layout: Layout, started: Mapping[str, subprocess.Popen[bytes]], deadline: float
+) -> None:
     """Wait until the controller manager and the scheduler are healthy.
+
+    Args:
+        layout: the cluster.
+        started: those that were started just now: until a process is past `exec`, its mark can't be seen.
+        deadline: seconds.
 
     Raises:
         EnvironmentBlocked: one ended or was not healthy in time; the end of its log is in the message.
@@ -104,20 +111,27 @@ def wait_for_controllers(layout: Layout, deadline: float) -> None:
         manager = partial(
             pool.request, "GET", f"https://127.0.0.1:{ports.controller_manager}/healthz?verbose"
         )
-        _wait_working(layout, CONTROLLER_MANAGER, manager, b"[+]resourceclaim-controller ok", deadline)
+        sign = b"[+]resourceclaim-controller ok"
+        _wait_working(layout, CONTROLLER_MANAGER, started, manager, sign, deadline)
         scheduler = partial(pool.request, "GET", f"https://127.0.0.1:{ports.scheduler}/readyz?verbose")
-        _wait_working(layout, SCHEDULER, scheduler, b"[+]", deadline)
+        _wait_working(layout, SCHEDULER, started, scheduler, b"[+]", deadline)
 
 
 def _wait_working(
     layout: Layout,
     component: str,
+    started: Mapping[str, subprocess.Popen[bytes]],
     ask: Callable[..., urllib3.BaseHTTPResponse],
     sign: bytes,
     deadline: float,
 ) -> None:
+    def ended() -> bool:
+        if popen := started.get(component):
+            return popen.poll() is not None
+        return not processes.find(layout.state.id, component)
+
     def working() -> bool:
-        if not processes.find(layout.state.id, component):
+        if ended():
             raise EnvironmentBlocked(f"{component} ended: {processes.tail(layout.log(component))}")
         try:
             answer = ask(timeout=2.0)

@@ -172,13 +172,15 @@ class _BringUp:
             client = control_plane.wait_for_apiserver(layout, started, _APISERVER_SECONDS)
             self._reached("API server ready")
             bootstrap.apply(client)
-            control_plane.start(layout, control_plane.CONTROLLER_MANAGER)
-            control_plane.start(layout, control_plane.SCHEDULER)
+            controllers = {
+                component: control_plane.start(layout, component)
+                for component in (control_plane.CONTROLLER_MANAGER, control_plane.SCHEDULER)
+            }
             for runtime in runtimes:
                 runtime.result()
             self._reached("runtimes ready")
         kubelets = {node.name: node.start_kubelet() for node in self._nodes}
-        return self._finish(client, kubelets)
+        return self._finish(client, kubelets, controllers)
 
     def _start_runtime(self, node: LocalNode) -> None:
         node.start_init()
@@ -188,11 +190,16 @@ class _BringUp:
         node.import_image(archive)
         archive.unlink()
 
-    def _finish(self, client: KubeClient, kubelets: Mapping[str, subprocess.Popen[bytes]]) -> Cluster:
+    def _finish(
+        self,
+        client: KubeClient,
+        kubelets: Mapping[str, subprocess.Popen[bytes]],
+        controllers: Mapping[str, subprocess.Popen[bytes]],
+    ) -> Cluster:
         cluster = self._layout.state.cluster()
         driver, started = driver_host.start_bundled(cluster, self._spec.inventory)
         bootstrap.wait_for_nodes(client, kubelets, self._layout)
-        control_plane.wait_for_controllers(self._layout, _CONTROLLER_SECONDS)
+        control_plane.wait_for_controllers(self._layout, controllers, _CONTROLLER_SECONDS)
         self._reached("nodes Ready")
         driver_host.wait_for_bundled(driver, started, client)
         self._reached("slices published")

@@ -42,4 +42,4 @@ def _restart_control_plane(layout: Layout, component: str) -> None:
     started = control_plane.start(layout, component)
     if component == control_plane.APISERVER:
         control_plane.wait_for_apiserver(layout, {component: started}, _START_SECONDS)
-    control_plane.wait_for_controllers(layout, _START_SECONDS)
+    control_plane.wait_for_controllers(layout, {component: started}, _START_SECONDS)

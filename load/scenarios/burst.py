@@ -7,25 +7,12 @@ import threading
 from typing import Literal
 
 from harness.kube import PODS, Object
-from load.model import Cause
+from load.model import REFUSED, Cause
 from load.profiles.trial import Trial
 from load.scenarios.follow import Follower
 from load.scenarios.interface import Clock, Done, Findings, Scenario, ScenarioSpec
 from load.scenarios.quiet import BaseScenario
 from load.scenarios.readings import figure
-
-NEVER_SENT = frozenset(
-    {
-        Cause.DROPPED_BY_GENERATOR,
-        Cause.APF_REJECTED,
-        Cause.QUOTA_DENIED,
-        Cause.QUOTA_CONFLICT,
-        Cause.REFUSED,
-        Cause.SERVER_ERROR,
-        Cause.UNREACHABLE,
-    }
-)
-"""Causes of pods that the server never accepted."""
 
 
 class BurstWatch(ScenarioSpec):
@@ -84,7 +71,8 @@ class _BurstWatching(BaseScenario):
         assert self._follower is not None, "before() comes before judge()"
         self._follower.stop()
         report = done.report
-        accepted = report.intended - sum(report.causes.get(cause, 0) for cause in NEVER_SENT)
+        never = (Cause.DROPPED_BY_GENERATOR, *REFUSED)
+        accepted = report.intended - sum(report.causes.get(cause, 0) for cause in never)
         per_pod = {shape.claims_per_pod for shape in done.trial.pods}
         findings = Findings()
         findings.figures["status-flaps"] = figure(self._flaps.flaps)

@@ -68,7 +68,9 @@ def assert_refused(ended: Ended, message: str, places: Path) -> None:
 
 needs_root = pytest.mark.skipif(not ROOT, reason="only root gets past the first check of a local cluster")
 
-VERSION = "expected a version such as v1.37.2 or v1.38.0-rc.0; locked in this release: v1.36.3, v1.37.2"
+VERSION = (
+    "expected a version such as v1.37.2 or v1.38.0-rc.0; locked in this release: v1.36.3, v1.37.0, v1.37.2"
+)
 
 
 @pytest.mark.parametrize(

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 
 import pytest
 
 from clusters import metrics
-from clusters.interface import Cluster, Profile
 from clusters.metrics import Sample
 from harness.errors import EnvironmentBlocked
 from harness.kube import KubeClient
+from tests.support.paper import paper_cluster
 
-CLUSTER = Cluster(
-    name="c",
-    provider="paper",
-    kubernetes="v1.37.2",
-    profile=Profile.GA,
-    kubeconfig=Path("/s/admin.kubeconfig"),
-    nodes=(),
-    directory=Path("/s"),
-    gates={},
-    id="0a1b2c",
-    driver_kubeconfig=Path("/s/driver.kubeconfig"),
-)
+CLUSTER = paper_cluster()
 
 SAMPLES = [
     Sample("a_total", {"result": "ok", "node": "1"}, 2.0),

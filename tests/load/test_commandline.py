@@ -8,22 +8,12 @@ from typing import Any, cast
 import pytest
 
 from clusters import processes
-from clusters.interface import Cluster, Profile
+from clusters.interface import Cluster
 from harness.kube import ApiError, KubeClient
 from load import commandline
+from tests.support.paper import paper_cluster
 
-CLUSTER = Cluster(
-    name="c",
-    provider="paper",
-    kubernetes="v1.37.2",
-    profile=Profile.GA,
-    kubeconfig=Path("/s/admin.kubeconfig"),
-    nodes=(),
-    directory=Path("/s"),
-    gates={},
-    id="no-such-cluster",
-    driver_kubeconfig=Path("/s/driver.kubeconfig"),
-)
+CLUSTER = paper_cluster(id="no-such-cluster")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from clusters.components import BuildSource
 from clusters.driver_host import BUNDLED_DRIVER
-from clusters.interface import Cluster, ClusterSpec
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
 from harness.kube import NODES, PODS, PRIORITY_LEVELS, RESOURCE_CLAIMS, ApiError, KubeClient
 from harness.waiting import NotYet, wait_until
@@ -23,7 +23,6 @@ from load.limits import Limits
 from load.naming import Names
 from load.profiles.schema import PodShape, Tolerance, Via
 from load.request import LimitSet
-from tests.support.progress import Silent
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
         provider = LocalProvider(BuildSource())
         name = f"load-{secrets.token_hex(3)}"
         spec = ClusterSpec(name=name, nodes=1, simulated_nodes=NODES_SIMULATED, ephemeral=True)
-        made = provider.up(spec, Silent())
+        made = provider.up(spec, SilentProgress())
         try:
             yield made, provider
         finally:

@@ -12,9 +12,9 @@ import yaml
 from harness.errors import EnvironmentBlocked, UsageError
 from harness.kube import FLOW_SCHEMAS, PRIORITY_LEVELS, KubeClient, Object, Resource
 from load import identity
-from load.identity import Role
 from load.model import Flow
 from load.naming import Names
+from load.rights import Role
 
 NAMES = Names("run-1")
 

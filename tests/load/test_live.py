@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from clusters.interface import SilentProgress
 from load.live import LiveView
 from load.model import Cause, Snapshot
-from tests.support.progress import Silent
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def snapshot(elapsed: float, bound: int = 0, **changes: object) -> Snapshot:
 def shown(*snapshots: Snapshot, terminal: bool = False) -> tuple[str, LiveView]:
     file = io.StringIO()
     console = Console(file=file, width=200, force_terminal=terminal, highlight=False)
-    with LiveView(console, Silent()) as view:
+    with LiveView(console, SilentProgress()) as view:
         for each in snapshots:
             view.progress(each)
     return file.getvalue(), view
@@ -100,7 +100,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_said_is_a_line_without_secrets() -> None:
     file = io.StringIO()
-    view = LiveView(Console(file=file, width=40), Silent())
+    view = LiveView(Console(file=file, width=40), SilentProgress())
     view.said(
         "kube-scheduler was restarted [bold] with --token abcdefgh12345 and a line longer than the console"
     )

@@ -14,14 +14,13 @@ import pytest
 
 from clusters import leftovers
 from clusters.components import BuildSource
-from clusters.interface import Cluster, ClusterSpec
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
 from harness.kube import KubeClient
 from harness.results import Result
 from harness.waiting import wait_until
 from load.model import Cause, Stage
 from load.result import LoadResult, TrialResult, Verdict, read
-from tests.support.progress import Silent
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -68,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         patch.setenv("DRA_HARNESS_RESULTS", str(root / "results"))
         provider = LocalProvider(BuildSource())
         spec = ClusterSpec(name="loaded", nodes=1, simulated_nodes=30, ephemeral=True)
-        cluster = provider.up(spec, Silent())
+        cluster = provider.up(spec, SilentProgress())
         yield Site(cluster, {**os.environ, "NO_COLOR": "1"}, root / "results")
         provider.down("loaded")
 

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import cast
 
 import pytest
 
-from clusters.interface import Cluster, ClusterProvider, Node, Profile
+from clusters.interface import ClusterProvider
 from harness.errors import EnvironmentBlocked
 from suites.control import Control
+from tests.support.paper import NODE, paper_cluster
 
-CLUSTER = Cluster(
-    name="c",
-    provider="paper",
-    kubernetes="v1.37.2",
-    profile=Profile.GA,
-    kubeconfig=Path("/s/admin.kubeconfig"),
-    nodes=(Node("node-1", Path("/s/k"), "/var/lib/kubelet", Path("/s/cdi")),),
-    directory=Path("/s"),
-    gates={},
-    id="0a1b2c",
-    driver_kubeconfig=Path("/s/driver.kubeconfig"),
-)
+CLUSTER = paper_cluster(nodes=(NODE,))
 
 
 def test_a_cluster_that_is_not_local_can_not_be_changed() -> None:

@@ -68,7 +68,7 @@ def test_what_is_no_version_is_refused_with_what_versions_look_like(version: str
         lock.check(version)
     message = str(raised.value)
     assert message.startswith(f"Kubernetes version {version!r}: expected a version such as v1.37.2 or ")
-    assert message.endswith("locked in this release: v1.36.3, v1.37.2")
+    assert message.endswith("locked in this release: v1.36.3, v1.37.0, v1.37.2")
 
 
 @pytest.mark.parametrize("version", ["v1.34.4", "v1.37.2", "v1.38.0-alpha.1", "v1.38.0-rc.0"])
@@ -103,7 +103,7 @@ def test_a_version_that_the_proxy_lacks_is_a_usage_error(tmp_path: Path) -> None
         UsageError, match=r"'v1\.99\.0': the Go module proxy does not have all of it"
     ) as raised:
         lock.published("v1.99.0", go)
-    assert "v1.36.3, v1.37.2" in str(raised.value)
+    assert "v1.36.3, v1.37.0, v1.37.2" in str(raised.value)
     assert "404 Not Found" in str(raised.value)
 
 

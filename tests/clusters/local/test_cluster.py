@@ -13,7 +13,7 @@ import urllib3
 from clusters import processes
 from clusters.components import CONTROL_PLANE, NODE, BuildSource
 from clusters.components.directory import DirectorySource
-from clusters.interface import Cluster, ClusterSpec
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.network import free_ports
 from clusters.local.provider import LocalProvider
 from harness.errors import EnvironmentBlocked, UsageError
@@ -31,7 +31,6 @@ from harness.waiting import wait_until
 from suites.workload import Container, pod_manifest
 from tests.support.commands import Command
 from tests.support.machine import look
-from tests.support.progress import Silent
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -126,7 +125,7 @@ def test_a_pod_runs_and_its_log_is_read_through_the_api(kube: KubeClient) -> Non
 
 def test_two_clusters_side_by_side(local_cluster: Cluster) -> None:
     provider = LocalProvider(BuildSource())
-    second = provider.up(ClusterSpec(name="second", nodes=1, ephemeral=True), Silent())
+    second = provider.up(ClusterSpec(name="second", nodes=1, ephemeral=True), SilentProgress())
 
     try:
         names = [cluster.name for cluster in provider.list()]
@@ -193,7 +192,7 @@ def test_a_component_that_dies_is_named_and_nothing_stays(
     provider = LocalProvider(DirectorySource(components))
 
     with pytest.raises(EnvironmentBlocked) as blocked:
-        provider.up(ClusterSpec(name="broken", ephemeral=True), Silent())
+        provider.up(ClusterSpec(name="broken", ephemeral=True), SilentProgress())
 
     assert "broke" in str(blocked.value)
     assert before.difference(look(state_dir)) == {}
@@ -216,12 +215,12 @@ def test_down_needs_no_harness_state_of_its_own(state_dir: Path, dra_harness: Co
 def test_the_port_is_the_users(state_dir: Path) -> None:
     (port,) = free_ports(1)
     provider = LocalProvider(BuildSource())
-    cluster = provider.up(ClusterSpec(name="port", nodes=1, port=port, ephemeral=True), Silent())
+    cluster = provider.up(ClusterSpec(name="port", nodes=1, port=port, ephemeral=True), SilentProgress())
 
     try:
         assert f"https://127.0.0.1:{port}" in cluster.kubeconfig.read_text()
         with pytest.raises(UsageError, match=f"--port {port}: taken"):
-            provider.up(ClusterSpec(name="other", port=port), Silent())
+            provider.up(ClusterSpec(name="other", port=port), SilentProgress())
         assert [found.name for found in provider.list()] == ["port"]
     finally:
         provider.down("port")
