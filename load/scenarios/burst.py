@@ -7,12 +7,11 @@ import threading
 from typing import Literal
 
 from harness.kube import PODS, Object
-from load.model import REFUSED, Cause
 from load.profiles.trial import Trial
 from load.scenarios.follow import Follower
 from load.scenarios.interface import Clock, Done, Findings, Scenario, ScenarioSpec
 from load.scenarios.quiet import BaseScenario
-from load.scenarios.readings import figure
+from load.scenarios.readings import accepted, figure
 
 
 class BurstWatch(ScenarioSpec):
@@ -71,14 +70,12 @@ class _BurstWatching(BaseScenario):
         assert self._follower is not None, "before() comes before judge()"
         self._follower.stop()
         report = done.report
-        never = (Cause.DROPPED_BY_GENERATOR, *REFUSED)
-        accepted = report.intended - sum(report.causes.get(cause, 0) for cause in never)
         per_pod = {shape.claims_per_pod for shape in done.trial.pods}
         findings = Findings()
         findings.figures["status-flaps"] = figure(self._flaps.flaps)
         findings.figures["claims-seen"] = figure(report.claims_seen)
         if len(per_pod) == 1:
-            wanted = accepted * per_pod.pop()
+            wanted = accepted(report) * per_pod.pop()
             findings.figures["claims-missing"] = figure(wanted - report.claims_seen)
             findings.figures["claims-off"] = figure(abs(wanted - report.claims_seen))
         if self._follower.cuts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from load.histogram import LatencyHistogram, Quantile
-from load.model import UNFINISHED, Stage, WorkerReport
+from load.model import REFUSED, UNFINISHED, Cause, Stage, WorkerReport
 
 if TYPE_CHECKING:
     from load.result import Figure
@@ -32,6 +32,12 @@ def count(report: WorkerReport, stage: Stage, *, kind: str = "", window: str = M
         for each in report.samples
         if each.stage is stage and each.window == window and (not kind or each.kind == kind)
     )
+
+
+def accepted(report: WorkerReport) -> int:
+    """Pods that the server accepted, whatever became of them."""
+    never = (Cause.DROPPED_BY_GENERATOR, *REFUSED)
+    return report.intended - sum(report.causes.get(cause, 0) for cause in never)
 
 
 def unfinished(report: WorkerReport) -> int:
