@@ -6,10 +6,12 @@ lose the process. The mark is inherited, is there from `exec` on, and names exac
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +104,7 @@ def main_pid(cluster_id: str, component: str, program: str) -> int | None:
 
 
 def kill(cluster_id: str, component: str | None = None, *, grace: float = 0.0) -> None:
-    """End the cluster's processes (or one component's), and wait until they are gone.
+    """End the cluster's processes (or one component's), and wait until they are gone, with their sockets.
 
     Args:
         cluster_id: the mark.
@@ -112,39 +114,71 @@ def kill(cluster_id: str, component: str | None = None, *, grace: float = 0.0) -
     Raises:
         EnvironmentBlocked: a process outlives SIGKILL by 20 s (stuck in the kernel).
     """
-    if grace:
-        _signal(find(cluster_id, component), signal.SIGTERM)
+    with contextlib.ExitStack() as stack:
+        ending = _Ending(cluster_id, component, stack)
+        if grace:
+            ending.signal(signal.SIGTERM)
+            try:
+                wait_until(ending.gone, grace, "processes to stop", interval=0.02)
+            except AssertionError:
+                pass
+            else:
+                return
+
+        def killed() -> bool:
+            ending.signal(signal.SIGKILL)
+            return ending.gone()
+
         try:
-            wait_until(lambda: _gone(cluster_id, component), grace, "processes to stop", interval=0.02)
-        except AssertionError:
-            pass
-        else:
-            return
-
-    def killed() -> bool:
-        _signal(find(cluster_id, component), signal.SIGKILL)
-        return _gone(cluster_id, component)
-
-    try:
-        wait_until(killed, 20, f"processes of {component or 'the cluster'} to be gone", interval=0.02)
-    except AssertionError as error:
-        raise EnvironmentBlocked(str(error)) from error
+            wait_until(killed, 20, f"processes of {component or 'the cluster'} to be gone", interval=0.02)
+        except AssertionError as error:
+            raise EnvironmentBlocked(str(error)) from error
 
 
-def _gone(cluster_id: str, component: str | None) -> bool:
-    _reap_children()
-    return not find(cluster_id, component)
+class _Ending:
+    """Marked processes on their way out, held by pidfd.
 
+    The mark goes before the process does: the kernel drops its memory, the environment with it, and only then
+    closes its files, so that a port is still taken when the mark can no longer be found (do_exit in the
+    kernel's exit.c). A pidfd is readable once all threads are gone: pidfd_open(2).
+    """
 
-def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
-    for process in processes:
-        # A wrapper dies with its child; --kill-child of unshare takes the whole node down at once.
-        if number is signal.SIGTERM and process.program in _WRAPPERS:
-            continue
-        try:
-            os.kill(process.pid, number)
-        except ProcessLookupError:
-            continue
+    def __init__(self, cluster_id: str, component: str | None, stack: contextlib.ExitStack) -> None:
+        self._cluster_id = cluster_id
+        self._component = component
+        self._stack = stack
+        self._held: dict[int, Process] = {}
+        self._hold()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all of them, and to those that have come since."""
+        self._hold()
+        for pidfd, process in self._held.items():
+            # A wrapper dies with its child; --kill-child of unshare takes the whole node down at once.
+            if number is signal.SIGTERM and process.program in _WRAPPERS:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, number)
+
+    def gone(self) -> bool:
+        """Whether all have ended, and none has come since."""
+        self._hold()
+        poll = select.poll()
+        for pidfd in self._held:
+            poll.register(pidfd, select.POLLIN)
+        ended = len(poll.poll(0)) == len(self._held)
+        _reap_children()
+        return ended
+
+    def _hold(self) -> None:
+        known = {process.pid for process in self._held.values()}
+        for process in find(self._cluster_id, self._component):
+            if process.pid in known:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(process.pid)
+                self._stack.callback(os.close, pidfd)
+                self._held[pidfd] = process
 
 
 def _reap_children() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -166,6 +167,25 @@ def test_an_ended_child_is_not_found_though_nobody_reaped_it(ids: tuple[str, str
     processes.kill(ids[0])
     assert not stat.exists()
     assert popen.returncode == 0
+
+
+@pytest.mark.parametrize("grace", [0.0, 20.0])
+def test_what_is_gone_holds_no_port(grace: float, ids: tuple[str, str], tmp_path: Path) -> None:
+    """A process loses its environment first, then its memory, which takes a while, and then its sockets."""
+    log = tmp_path / "log"
+    code = (
+        "import socket, time; server = socket.create_server(('127.0.0.1', 0))\n"
+        "memory = bytearray(300 << 20)\n"
+        "memory[::4096] = b'x' * len(memory[::4096])\n"
+        "print(server.getsockname()[1], flush=True); time.sleep(600)"
+    )
+    spawn(ids[0], "c", log, [sys.executable, "-c", code])
+    wait_until(lambda: log.read_text().endswith("\n"), 20, "the port", interval=0.01)
+
+    processes.kill(ids[0], grace=grace)
+
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", int(log.read_text())))
 
 
 def test_killing_nothing_is_fine(ids: tuple[str, str]) -> None:

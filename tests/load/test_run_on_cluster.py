@@ -151,18 +151,28 @@ def test_a_squeeze_is_seen_alike_from_both_sides(site: Site) -> None:
     assert site.left("squeeze") == []
 
 
-def test_ctrl_c_ends_a_run_with_what_was_measured(site: Site) -> None:
+def test_ctrl_c_ends_a_run_with_what_was_measured(site: Site, tmp_path: Path) -> None:
     progress = site.results / "stopped" / "trials" / "01-main" / "progress.ndjson"
     arguments = site.command("ext-churn", "--rate", "5", "--seconds", "300", "--run-id", "stopped")
-    running = subprocess.Popen(
-        arguments, env=site.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    wait_until(lambda: progress.exists() and progress.read_text().count("\n") > 5, 120, "the load to go on")
-    running.send_signal(signal.SIGINT)
-    output, _ = running.communicate(timeout=120)
+    log = tmp_path / "output"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(arguments, env=site.environment, stdout=output, stderr=subprocess.STDOUT) as running,
+    ):
+
+        def going_on() -> bool:
+            assert running.poll() is None, log.read_text()
+            return progress.exists() and progress.read_text().count("\n") > 5
+
+        try:
+            wait_until(going_on, 120, "the load to go on")
+            running.send_signal(signal.SIGINT)
+            running.wait(120)
+        finally:
+            running.kill()
 
     result = read(site.results / "stopped")
-    assert running.returncode == 3, output
+    assert running.returncode == 3, log.read_text()
     assert result.interrupted
     assert any("interrupted" in reason for reason in result.reasons)
     assert result.trials[0].intended > 0
