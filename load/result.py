@@ -181,6 +181,8 @@ class Check(_Model):
     limit: str
     message: str = ""
     """One sentence on what is wrong, if it isn't ok."""
+    known: str = ""
+    """The upstream issue that explains it, if it isn't ok: then the verdict does not count it."""
 
 
 class RequirementResult(_Model):

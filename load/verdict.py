@@ -58,7 +58,9 @@ def judge(
     checks += _gates(trials, figures, criteria, {*stated, *(each.measure for each in criteria)})
     checks += [_requirement(each) for each in requirements if each.result in (Result.FAIL, Result.ERROR)]
     for about, verdict in (("validity", Verdict.INVALID), ("gate", Verdict.FAIL)):
-        reasons = [_reason(check) for check in checks if check.about == about and not check.ok]
+        reasons = [
+            _reason(check) for check in checks if check.about == about and not check.ok and not check.known
+        ]
         if reasons:
             return Judgement(verdict, reasons, checks)
     return Judgement(Verdict.PASS, [], checks)
@@ -145,7 +147,14 @@ def _gates(
         label = trial.name if len(trials) > 1 else ""
         for name in ("violations", "restarts"):
             if not _mentioned(name, stated) or (name == "violations" and trial is not trials[0]):
-                yield _gate(Criterion(measure=name, at_most=0), measure([trial], {}, name), label)
+                yield _gate(Criterion(measure=name, at_most=0), _rest(trial, name, stated), label)
+
+
+def _rest(trial: TrialResult, name: str, stated: Collection[str]) -> Figure | None:
+    """A measure; violations without those of the invariants that have a criterion of their own."""
+    if name != "violations":
+        return measure([trial], {}, name)
+    return Figure(value=sum(f"{name}.{each.invariant}" not in stated for each in trial.violations))
 
 
 def _always(stated: Collection[str]) -> list[Criterion]:
@@ -178,7 +187,17 @@ def _gate(criterion: Criterion, figure: Figure | None, trial: str) -> Check:
     )
     because = f" ({criterion.because})" if criterion.because else ""
     message = "" if ok else f"{name} is {observed}, expected {limit}{because}"
-    return Check(name=name, trial=trial, about="gate", ok=ok, observed=observed, limit=limit, message=message)
+    explained = not ok and criterion.explained(figure.value, or_more=figure.at_least)
+    return Check(
+        name=name,
+        trial=trial,
+        about="gate",
+        ok=ok,
+        observed=observed,
+        limit=limit,
+        message=message,
+        known=criterion.known if explained else "",
+    )
 
 
 def _requirement(found: RequirementResult) -> Check:

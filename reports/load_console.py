@@ -30,6 +30,9 @@ def print_run(console: Console, run: Json, run_dir: Path) -> None:
     report = run_dir / "report.html"
     if report.exists():
         _say(console, f"\nreport: {report}")
+    for check in run["checks"]:
+        if check["known"]:
+            _say(console, f"  known: {check['message']}: {check['known']}", "yellow")
     for reason in run["reasons"]:
         _say(console, f"  {reason}")
     name = f"{run['profile']} {run['size']}, limits {run['limits']}, in {duration(run['seconds'])}"

@@ -285,6 +285,7 @@ def _node_status(node: NodePlugin) -> m.NodeStatus:
         slices=pool.slices,
         dropped_fields=pool.dropped_fields,
         publish_error=pool.error,
+        inventory_problem=node.inventory.problem,
         devices=node.device_names(),
         health={device: report.health for device, report in node.health.reports().items()},
         health_streams=node.health.streams,

@@ -118,11 +118,17 @@ class Criterion(_Strict):
     """Sizes in which it is asked."""
     because: str = ""
     """Where the limit comes from."""
+    known: str = pydantic.Field(default="", pattern=r"^(https://.+)?$")
+    """An issue upstream that explains why it isn't kept; such a run is no failure."""
+    known_until: float | None = pydantic.Field(default=None, allow_inf_nan=False)
+    """What the issue explains: no worse values than this one."""
 
     @pydantic.model_validator(mode="after")
     def _one_limit(self) -> Self:
         if (self.at_most is None) == (self.at_least is None):
             raise ValueError("expected exactly one of at_most and at_least")
+        if bool(self.known) != (self.known_until is not None):
+            raise ValueError("expected known and known_until together, or neither")
         return self
 
     def says(self) -> str:
@@ -136,6 +142,14 @@ class Criterion(_Strict):
         if self.at_most is not None:
             return value <= self.at_most and not or_more
         return self.at_least is not None and value >= self.at_least
+
+    def explained(self, value: float, *, or_more: bool = False) -> bool:
+        """Whether a value that doesn't keep it is what the known issue leads to."""
+        if self.known_until is None:
+            return False
+        if self.at_most is not None:
+            return value <= self.known_until and not or_more
+        return value >= self.known_until
 
 
 class TrialSpec(_Strict):

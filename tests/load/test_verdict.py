@@ -185,6 +185,62 @@ def test_only_the_main_trial_may_not_be_starved_but_all_keep_invariants() -> Non
     assert result.reasons == ["starved: violations is 1, expected at most 0"]
 
 
+def over_quota(number: int) -> dict[str, Any]:
+    return {
+        "violations": [Violation(invariant="over-quota", at=1.0, object="n/c", message="one more")] * number
+    }
+
+
+KNOWN = Criterion(
+    measure="violations.over-quota", at_most=0, known="https://example.org/issues/1", known_until=2
+)
+
+
+def test_a_known_issue_is_told_and_does_not_fail_it() -> None:
+    result = judged(trial(**over_quota(2)), criteria=(KNOWN,))
+
+    assert (result.verdict, result.reasons) == (Verdict.PASS, [])
+    (told,) = [check for check in result.checks if check.known]
+    assert not told.ok
+    assert told.known == "https://example.org/issues/1"
+    assert told.message == "violations.over-quota is 2, expected at most 0"
+
+
+def test_a_known_issue_explains_no_more_than_it_does() -> None:
+    assert judged(trial(**over_quota(3)), criteria=(KNOWN,)).reasons == [
+        "violations.over-quota is 3, expected at most 0"
+    ]
+    assert not [check for check in judged(trial(), criteria=(KNOWN,)).checks if check.known or not check.ok]
+
+
+def test_a_known_issue_explains_no_other_violation() -> None:
+    leak = Violation(invariant="leaked-claim", at=1.0, object="n/c", message="left")
+    both = [*over_quota(1)["violations"], leak]
+
+    result = judged(trial(violations=both), criteria=(KNOWN,))
+
+    assert (result.verdict, result.reasons) == (Verdict.FAIL, ["violations is 1, expected at most 0"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "explained", "not_explained"),
+    [({"at_most": 0.0}, 2.0, 2.1), ({"at_least": 5.0}, 2.0, 1.9)],
+)
+def test_what_an_issue_explains(limit: dict[str, float], explained: float, not_explained: float) -> None:
+    criterion = Criterion.model_validate(
+        {"measure": "restarts", "known": "https://example.org/1", "known_until": 2, **limit}
+    )
+    assert criterion.explained(explained)
+    assert not criterion.explained(not_explained)
+    assert not Criterion.model_validate({"measure": "restarts", **limit}).explained(explained)
+
+
+@pytest.mark.parametrize("half", [{"known": "https://example.org/1"}, {"known_until": 1}])
+def test_a_known_issue_has_a_bound(half: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="known and known_until together"):
+        Criterion.model_validate({"measure": "restarts", "at_most": 0, **half})
+
+
 def test_every_trial_has_to_be_valid() -> None:
     result = judged(trial("control"), trial("starved", **book(5, 4)))
     assert result.verdict is Verdict.INVALID

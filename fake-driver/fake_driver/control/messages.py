@@ -33,6 +33,7 @@ class NodeStatus(_Answer):
     slices: list[str]
     dropped_fields: list[str]
     publish_error: str
+    inventory_problem: str = ""
     devices: list[str]
     health: dict[str, str]
     health_streams: int

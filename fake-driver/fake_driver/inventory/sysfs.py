@@ -31,8 +31,8 @@ def topology(root: Path, address: str, *, numa: str, pcie: bool) -> dict[str, di
     if pcie:
         values[f"{STANDARD}/pciBusID"] = {"string": address}
         values[f"{STANDARD}/pcieRoot"] = {"string": _pcie_root(device)}
-    node = _number(device / "numa_node")
-    if numa != "none" and node >= 0:
+    node = -1 if numa == "none" else _number(device / "numa_node")
+    if node >= 0:
         value = {"int": node} if numa == "int" else {"ints": [node, *_nearest(root, node)]}
         values[f"{STANDARD}/numaNode"] = value
     return values

@@ -97,8 +97,12 @@ class CdiWriter:
     def _edits(self, claim_uid: str, device: AllocatedDevice) -> dict[str, Any]:
         value = f"{device.pool}/{device.device};claim={claim_uid};request={device.request}"
         own = {env_name(self._driver, device, claim_uid): value}
-        return {
-            "env": [f"{key}={entry}" for key, entry in {**own, **device.env}.items()],
+        hardware = device.edits
+        return hardware | {
+            "env": [
+                *(f"{key}={entry}" for key, entry in {**own, **device.env}.items()),
+                *hardware.get("env", ()),
+            ],
             "deviceNodes": [
                 {
                     "path": f"{DEVICE_DIRECTORY}/{self._driver}/{device.device}",
@@ -107,7 +111,8 @@ class CdiWriter:
                     "minor": _NULL_MINOR,
                     "fileMode": 0o666,
                     "permissions": "rw",
-                }
+                },
+                *hardware.get("deviceNodes", ()),
             ],
         }
 

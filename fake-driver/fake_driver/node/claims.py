@@ -32,6 +32,7 @@ class AllocatedDevice:
     env: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     network_data: dict[str, Any] | None = None
+    edits: dict[str, Any] = field(default_factory=dict)  # CDI container edits of the hardware
 
     @property
     def main_request(self) -> str:

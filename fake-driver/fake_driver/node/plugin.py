@@ -85,7 +85,9 @@ class NodePlugin:
             quirks,
         )
         self.state.metadata_enabled = config.metadata.enabled
-        self.health = HealthBoard(node.name, self.device_names, config.health, quirks)
+        self.health = HealthBoard(
+            node.name, self.device_names, config.health, quirks, lambda: self.inventory.health
+        )
         self._build_servers(config, node, guard, in_node)
         contents = split(misplaced(self.inventory, quirks), {})
         self.publisher = PoolPublisher(client, config.driver, node.name, contents)

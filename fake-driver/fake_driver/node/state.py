@@ -221,7 +221,8 @@ class NodeState:
         device = self._inventory().device(allocated.device)
         if device is None:
             raise ClaimError(f"device {allocated.pool}/{allocated.device} doesn't exist")
-        return replace(allocated, attributes=device["attributes"])
+        edits = self._inventory().edits(allocated.device)
+        return replace(allocated, attributes=device["attributes"], edits=edits)
 
     def _ensure_files(self, claim: PreparedClaim) -> None:
         if not self._cdi.path(claim.uid).exists():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from fake_driver.api import (
     dra_health_v1_pb2,
@@ -16,10 +16,9 @@ from fake_driver.api import (
 )
 from fake_driver.calls import as_dict
 from fake_driver.config import HealthConfig, Quirk
+from fake_driver.inventory.base import Health, HealthValue
 from fake_driver.services.guard import Guard
 from fake_driver.services.socket_server import Register
-
-HealthValue = Literal["Healthy", "Unhealthy", "Unknown"]
 
 _VERSIONS: dict[str, tuple[Any, Any]] = {
     "v1": (dra_health_v1_pb2, dra_health_v1_pb2_grpc),
@@ -40,12 +39,18 @@ class HealthBoard:
     """The health of one node's devices, and who is told about it."""
 
     def __init__(
-        self, pool: str, devices: Callable[[], Sequence[str]], config: HealthConfig, quirks: set[Quirk]
+        self,
+        pool: str,
+        devices: Callable[[], Sequence[str]],
+        config: HealthConfig,
+        quirks: set[Quirk],
+        found: Callable[[], Mapping[str, Health]] = dict,
     ) -> None:
         self.pool = pool
         self._devices = devices
         self._config = config
         self._quirks = quirks
+        self._found = found
         self._changed = threading.Condition()
         self._version = 0
         self._reports: dict[str, Report] = {}
@@ -64,13 +69,16 @@ class HealthBoard:
             self._changed.notify_all()
 
     def reports(self) -> dict[str, Report]:
-        """The current health by device name."""
-        default = Report(timeout=self._config.timeout_seconds)
+        """The current health by device name: as it was set, else as the hardware has it."""
+        found, timeout = self._found(), self._config.timeout_seconds
         devices = self._devices()
         if Quirk.HEALTH_PARTIAL_LIST in self._quirks:
             devices = devices[:-1]
         with self._changed:
-            return {device: self._reports.get(device, default) for device in devices}
+            known = {
+                name: Report(health.value, health.message, timeout) for name, health in found.items()
+            } | self._reports
+        return {device: known.get(device, Report(timeout=timeout)) for device in devices}
 
     def rounds(self, is_active: Callable[[], bool]) -> Iterator[dict[str, Report]]:
         """What to send, whenever something is to be sent, until the stream has ended."""

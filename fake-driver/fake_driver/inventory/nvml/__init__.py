@@ -1,0 +1,1 @@
+"""The `nvml` inventory: the NVIDIA GPUs of this machine, as NVML (through pynvml) and sysfs show them."""
