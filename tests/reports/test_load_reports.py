@@ -107,6 +107,18 @@ def test_junit_has_each_requirement_once(tmp_path: Path) -> None:
     assert cases(run_dir) == {"APF-01": "failure", "APF-02": "skipped"}
 
 
+def test_a_known_issue_is_in_every_report_and_red_in_none(tmp_path: Path) -> None:
+    issue = "https://example.org/issues/7"
+    run_dir = made(tmp_path, verdict=Verdict.PASS, checks=[FAILED.model_copy(update={"known": issue})])
+
+    assert cases(run_dir) == {"control/bound.p99": "skipped"}
+    (skipped,) = ET.parse(run_dir / "junit.xml").getroot().iter("skipped")
+    assert issue in skipped.attrib["message"]
+    run = load_document.read(run_dir)
+    assert f'<a href="{issue}">known issue</a>' in load_html.render(run)
+    assert f"  known: {FAILED.message}: {issue}" in printed(run, run_dir)
+
+
 @pytest.mark.parametrize(
     ("verdict", "checks", "red"),
     [(Verdict.PASS, load_result().checks, 0), (Verdict.FAIL, [FAILED], 1), (Verdict.INVALID, [LATE], 1)],
