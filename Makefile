@@ -29,6 +29,9 @@ integration:
 # Speed and memory, as figures; see benchmarks/README.md.
 bench: setup
 	.venv/bin/python -m benchmarks.main_job
+	.venv/bin/python -m benchmarks.generator
+	.venv/bin/python -m benchmarks.load
+	.venv/bin/python -m benchmarks.compare
 
 # Drivers with one seeded fault each must make the checks of what they break fail.
 mutants: setup

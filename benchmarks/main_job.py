@@ -26,7 +26,7 @@ def main() -> None:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder)
-        figures["up"] = _timed("up", _NAME)
+        figures["up"] = timed("up", _NAME)
         try:
             memory = _memory_mib(state.load(_NAME).id)
             subprocess.run(
@@ -36,7 +36,7 @@ def main() -> None:
             )
             figures["extended-resource"] = area_seconds(results / _NAME)
         finally:
-            figures["down"] = _timed("down", _NAME)
+            figures["down"] = timed("down", _NAME)
     print(f"{'figure':<20} {'measured':>10} {'target':>10} {'ratio':>6}")
     for name, seconds in figures.items():
         _print(name, seconds, _TARGETS[name], "s")
@@ -51,7 +51,8 @@ def area_seconds(run_dir: Path) -> float:
     return (last - first).total_seconds()
 
 
-def _timed(*arguments: str) -> float:
+def timed(*arguments: str) -> float:
+    """Run one command of the harness; seconds that it took."""
     started = time.monotonic()
     subprocess.run([*_COMMAND, *arguments], check=True)
     return time.monotonic() - started
