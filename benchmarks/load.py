@@ -1,7 +1,7 @@
 """What a cluster of simulated nodes takes on this machine: `python -m benchmarks.load`.
 
 Pods/s with open client-side limits and with those of the release, for claim templates and for extended
-resources; what the generator itself costs; what limits the release's; and how long 1,000 simulated nodes take.
+resources; what the generator itself costs; what limits the release's; and the time of 1,000 simulated nodes.
 """
 
 from __future__ import annotations
