@@ -15,8 +15,8 @@ from fake_driver.control import messages as m
 from fake_driver.deviceplugin.plugin import PluginStatus, SetCount, SetDeviceHealth
 from fake_driver.faults import Fault
 from fake_driver.files import ShortPath
+from fake_driver.inventory.base import HealthValue
 from fake_driver.inventory.model import Taint
-from fake_driver.services.health import HealthValue
 from fake_driver.strict import Strict
 
 

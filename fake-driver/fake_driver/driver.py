@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fake_driver.calls import Call, CallLog
 from fake_driver.config import Quirk, ServeConfig
 from fake_driver.control import messages as m
-from fake_driver.errors import ClaimError, StartError
+from fake_driver.errors import ClaimError, ConfigError, StartError
 from fake_driver.faults import FaultStore
-from fake_driver.inventory.base import NodeInventory
+from fake_driver.inventory.base import Inventory, LiveInventory, NodeInventory
+from fake_driver.inventory.load import choose_inventory
 from fake_driver.inventory.synthetic import load_inventory
 from fake_driver.kubeapi.client import ApiClient, ApiError
 from fake_driver.kubeapi.kubeconfig import load_access
@@ -40,13 +42,7 @@ class Driver:
         """
         self.config = config
         self._source = source
-        shared = load_inventory(config.inventory, source)
-        inventories = [
-            shared
-            if node.inventory is None
-            else load_inventory(node.inventory, source, f"nodes.{i}.inventory")
-            for i, node in enumerate(config.nodes)
-        ]
+        inventories = _inventories(config, source)
         self._client = ApiClient(load_access(config.kubeconfig))
         self.calls = CallLog()
         self.faults = FaultStore()
@@ -56,6 +52,11 @@ class Driver:
                 config, node, inventory, self._client, self.calls, self.faults, self._quirks
             )
             for node, inventory in zip(config.nodes, inventories, strict=True)
+        }
+        self._live = {
+            node.name: inventory
+            for node, inventory in zip(config.nodes, inventories, strict=True)
+            if isinstance(inventory, LiveInventory)
         }
         self._taints: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in self._nodes}
         self._change = threading.Lock()
@@ -79,6 +80,8 @@ class Driver:
                 raise StartError(f"the API server refuses the slices of node {node.name}: {error}") from None
             except TimeoutError as error:
                 raise StartError(str(error)) from None
+        for name, inventory in self._live.items():
+            inventory.start(partial(self._publish_live, name, inventory))
 
     def stop(self) -> None:
         """Finish running calls and leave; with `uninstall` asked for, delete slices and checkpoints too.
@@ -88,6 +91,8 @@ class Driver:
         """
         self.stopping.set()
         self.faults.clear()
+        for inventory in self._live.values():
+            inventory.stop()
         for node in self._nodes.values():
             node.stop()
         try:
@@ -108,6 +113,12 @@ class Driver:
                 with self._change:
                     if not self.stopping.is_set():
                         node.ensure_sockets()
+
+    def _publish_live(self, name: str, inventory: LiveInventory) -> None:
+        """Publish what the hardware of a node has become, unless another inventory was set since."""
+        with self._change:
+            if self._live.get(name) is inventory:
+                self._nodes[name].publish(inventory.for_node(name), self._taints[name])
 
     # What the control endpoint offers; each method is one operation.
 
@@ -134,7 +145,7 @@ class Driver:
         self.calls.clear()
 
     def set_inventory(self, request: m.SetInventory) -> None:
-        """Publish another inventory; all nodes asked about get it, or none.
+        """Publish another inventory, a synthetic one; all nodes asked about get it, or none.
 
         Raises:
             ConfigError: the profile is wrong.
@@ -147,6 +158,9 @@ class Driver:
                 for node in self._on(request.node)
             }
             self._republish(wanted, request.timeout_seconds)
+            replaced = [self._live.pop(name) for name in wanted if name in self._live]
+        for live in replaced:
+            live.stop()  # which may wait for `_publish_live`, and that for the lock
 
     def set_taints(self, request: m.SetTaints) -> None:
         """Publish extra taints of a device.
@@ -269,6 +283,28 @@ class Driver:
     def _require_device(self, node: NodePlugin, device: str) -> None:
         if node.inventory.device(device) is None:
             raise ControlError(f"device: node {node.name} has no device {device!r}")
+
+
+def _inventories(config: ServeConfig, source: Path) -> list[Inventory]:
+    """The inventory of each node."""
+    shared = choose_inventory(config.inventory, source, config.driver)
+    inventories = [
+        shared
+        if node.inventory is None
+        else choose_inventory(node.inventory, source, config.driver, f"nodes.{i}.inventory")
+        for i, node in enumerate(config.nodes)
+    ]
+    live = [
+        node.name
+        for node, inventory in zip(config.nodes, inventories, strict=True)
+        if isinstance(inventory, LiveInventory)
+    ]
+    if len(live) > 1:
+        raise ConfigError(
+            f"{source}: inventory: nvml is the hardware of one machine; expected it on one node, "
+            f"got {', '.join(live)}"
+        )
+    return inventories
 
 
 def _node_status(node: NodePlugin) -> m.NodeStatus:

@@ -54,7 +54,13 @@ def api() -> Iterator[ApiServerStandin]:
 
 
 @pytest.fixture
-def write_config(tmp_path: Path, api: ApiServerStandin) -> Callable[..., Path]:
+def default_inventory() -> Any:
+    """What the driver's config has as inventory unless a test says otherwise."""
+    return "small"
+
+
+@pytest.fixture
+def write_config(tmp_path: Path, api: ApiServerStandin, default_inventory: Any) -> Callable[..., Path]:
     """Writes a config file for a driver against the stand-in; keyword arguments are top-level keys."""
 
     def write(**overrides: Any) -> Path:
@@ -70,7 +76,7 @@ def write_config(tmp_path: Path, api: ApiServerStandin) -> Callable[..., Path]:
             "kubeconfig": str(tmp_path / "kubeconfig"),
             "nodes": [node_config(tmp_path, NODE)],
             "control": {"socket": str(tmp_path / "control.sock")},
-            "inventory": "small",
+            "inventory": default_inventory,
             "stopGraceSeconds": 1,
         } | overrides
         path = tmp_path / "driver.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from load.profiles.loader import find_profile
-from load.profiles.schema import Size
+from load.request import Size
 
 PROFILES = sorted((Path(__file__).parents[2] / "benchmarks" / "profiles").glob("*.yaml"))
 

@@ -1,9 +1,10 @@
-"""What a container needs of a GPU: its device nodes, and the driver's libraries as they are on the machine."""
+"""What a container needs of a GPU: its device nodes, and the libraries of the machine's driver."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,32 @@ _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 _ENVIRONMENT = ["NVIDIA_VISIBLE_DEVICES=void"]  # else NVIDIA's own runtime would add GPUs of its choice
 
 
-def container_edits(root: Path, gpu: GpuFacts, mig: MigFacts | None, driver_version: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Roots:
+    """Where files are: the machine's below `machine`, and there NVIDIA's driver's below `driver`."""
+
+    machine: Path
+    driver: Path
+
+    @property
+    def driver_here(self) -> Path:
+        """The driver's files, for this process."""
+        return self.machine / self.driver.relative_to("/")
+
+
+def container_edits(roots: Roots, gpu: GpuFacts, mig: MigFacts | None, version: str) -> dict[str, Any]:
     """CDI container edits for a device.
 
     Args:
-        root: below which the machine's own files are.
+        roots: where the files are.
         gpu: the GPU.
         mig: its MIG device, if that is what the container gets.
-        driver_version: as NVML writes it; the driver's libraries end in it.
+        version: the driver's, as NVML writes it; its libraries end in it.
 
     Raises:
         ClaimError: a device node is missing, so a container would start without its GPU.
     """
+    root = roots.machine
     nodes = [f"dev/nvidia{gpu.minor}", "dev/nvidiactl"]
     if mig:
         nodes += _capability_nodes(root, gpu.minor, mig)
@@ -41,13 +56,13 @@ def container_edits(root: Path, gpu: GpuFacts, mig: MigFacts | None, driver_vers
         if not (root / node).exists():
             raise ClaimError(f"device node /{node} of GPU {gpu.uuid} is missing below {root}")
     nodes += [node for node in _SHARED_NODES if (root / node).exists()]
-    files = {name: source for name, source in _libraries(root, driver_version)}
-    files |= {f"/{program}": f"/{program}" for program in PROGRAMS if (root / program).is_file()}
+    files = dict(_libraries(roots.driver_here, version))
+    files |= {program: program for program in PROGRAMS if (roots.driver_here / program).is_file()}
     return {
-        "env": list(_ENVIRONMENT),
+        "env": _ENVIRONMENT,
         "deviceNodes": [{"path": f"/{node}", "permissions": "rw"} for node in nodes],
         "mounts": [
-            {"hostPath": source, "containerPath": name, "options": list(_MOUNT_OPTIONS)}
+            {"hostPath": str(roots.driver / source), "containerPath": f"/{name}", "options": _MOUNT_OPTIONS}
             for name, source in sorted(files.items())
         ],
     }
@@ -71,17 +86,17 @@ def _device_minor(file: Path) -> int:
 
 
 def _libraries(root: Path, version: str) -> Iterator[tuple[str, str]]:
-    """Each library under its own name and those of the links to it, as the loader looks for `libcuda.so.1`."""
+    """Each library under its own name and those of the links to it, since programs ask for `libcuda.so.1`."""
     for folder in LIBRARY_FOLDERS:
         if not (root / folder).is_dir() or (root / folder).is_symlink():
             continue
         for library in sorted((root / folder).glob(f"lib*.so.{version}")):
-            source = f"/{folder}/{library.name}"
+            source = f"{folder}/{library.name}"
             stem = library.name.removesuffix(f".{version}")
             yield source, source
             for link in sorted(library.parent.glob(f"{stem}*")):
                 if link.is_symlink() and _target(link) == library.name:
-                    yield f"/{folder}/{link.name}", source
+                    yield f"{folder}/{link.name}", source
 
 
 def _target(link: Path) -> str:

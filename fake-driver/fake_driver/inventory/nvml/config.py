@@ -22,6 +22,9 @@ class NvmlConfig(Strict):
     root: Path = Path("/")
     """Below which the machine's own /dev, /proc, /sys and /usr are, for a driver that runs in a container."""
 
+    driver_root: str = Field(default="/", pattern="^/")
+    """Where on the machine NVIDIA's driver has its /usr: /run/nvidia/driver if it comes in a container."""
+
     numa: Literal["int", "ints", "none"] = "int"
     """The form of numaNode; `ints` needs the gate DRAListTypeAttributes."""
 

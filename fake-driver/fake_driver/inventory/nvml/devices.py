@@ -1,4 +1,4 @@
-"""GPUs and MIG devices in the form of the ResourceSlice API: names, keys and types of NVIDIA's own DRA driver."""
+"""GPUs and MIG devices as the ResourceSlice API has them: names, keys and types of NVIDIA's DRA driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ _MIB = 1024**2
 _GIB = 1024**3
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MIG_MEMORY_PARTS = 8  # a MIG profile is named after eighths of the GPU's memory
-_NOT_INHERITED = ("type", "uuid")
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,8 @@ def devices_of(gpu: GpuFacts, versions: Versions, place: Place) -> Iterator[Name
     """The devices that a GPU is: itself, or its MIG devices once it is in MIG mode."""
     attributes = _attributes(gpu, versions) | topology(gpu.pci_bus_id, place)
     if gpu.mig_enabled:
-        inherited = {key: value for key, value in attributes.items() if key not in _NOT_INHERITED}
         for mig in gpu.mig:
-            yield NamedDevice(_mig_device(gpu, mig, inherited), gpu, mig)
+            yield NamedDevice(_mig_device(gpu, mig, attributes), gpu, mig)
     else:
         capacity = {} if gpu.memory is None else {"memory": {"value": binary_si(gpu.memory)}}
         device = {"name": f"gpu-{gpu.minor}", "attributes": attributes, "capacity": capacity}

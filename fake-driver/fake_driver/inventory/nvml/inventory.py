@@ -6,15 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from fake_driver.errors import ClaimError
 from fake_driver.inventory.base import NodeInventory
-from fake_driver.inventory.nvml.cdi import container_edits
+from fake_driver.inventory.nvml.cdi import Roots, container_edits
 from fake_driver.inventory.nvml.condition import Conditions
 from fake_driver.inventory.nvml.config import NvmlConfig
 from fake_driver.inventory.nvml.devices import NamedDevice, Place, Versions, devices_of
-from fake_driver.inventory.nvml.events import EccError, EventSet, Xid
+from fake_driver.inventory.nvml.events import EventSet, Xid
 from fake_driver.inventory.nvml.library import Nvml, NvmlAbsent, NvmlError
 from fake_driver.inventory.nvml.scan import GpuFacts, Scan, scan
 
@@ -91,7 +92,11 @@ class NvmlInventory:
             return False
         try:
             event = self._events.wait(seconds)
-        except (NvmlAbsent, NvmlError) as error:
+        except NvmlAbsent as error:
+            log.warning("no events: %s", error)
+            self._close()
+            return True
+        except NvmlError as error:
             log.warning("no events: %s", error)
             self._events.close()
             self._stopping.wait(seconds)  # NVML refuses at once, and would again
@@ -139,14 +144,13 @@ class NvmlInventory:
         missing = {
             uuid: gpu for uuid, gpu in self._known.items() if uuid not in seen and gpu.minor not in taken
         }
+        before = (self._known, self._versions)
         self._known = missing | {uuid: each.facts for uuid, each in seen.items()}
         self._indices |= {uuid: each.index for uuid, each in seen.items()}
         self._versions = Versions(found.driver_version, found.cuda_version)
         state = self._conditions
         state.unread = {
-            uuid: found.unread[self._indices[uuid]]
-            for uuid in missing
-            if self._indices[uuid] in found.unread
+            uuid: found.unread[self._indices[uuid]] for uuid in missing if self._indices[uuid] in found.unread
         }
         state.lost = {
             uuid: found.lost.get(self._indices[uuid], "NVML doesn't list it any more")
@@ -156,9 +160,10 @@ class NvmlInventory:
         state.ecc_errors |= {uuid: each.ecc_errors for uuid, each in seen.items()}
         state.deaf = {uuid: reason for uuid, reason in self._events.deaf.items() if uuid in seen}
         self._problems = tuple(_problems(found, {self._indices[uuid] for uuid in missing}))
-        place = Place(self._config.root / "sys", self._config.numa)
-        gpus = sorted(self._known.values(), key=lambda gpu: gpu.minor)
-        self._named = tuple(each for gpu in gpus for each in devices_of(gpu, self._versions, place))
+        if (self._known, self._versions) != before:
+            place = Place(self._config.root / "sys", self._config.numa)
+            gpus = sorted(self._known.values(), key=lambda gpu: gpu.minor)
+            self._named = tuple(each for gpu in gpus for each in devices_of(gpu, self._versions, place))
 
     def _update(self) -> None:
         """Make the inventory anew from what is known, and tell of it if it is another."""
@@ -184,7 +189,8 @@ class NvmlInventory:
             named, version = {each.device["name"]: each for each in self._named}, self._versions.driver
         if device not in named:
             raise ClaimError(f"device {device} doesn't exist")
-        return container_edits(self._config.root, named[device].gpu, named[device].mig, version)
+        roots = Roots(self._config.root, Path(self._config.driver_root))
+        return container_edits(roots, named[device].gpu, named[device].mig, version)
 
     def _close(self) -> None:
         self._events.close()

@@ -103,6 +103,8 @@ class Nvml:
         return answer
 
     def _call(self, function: str, arguments: tuple[Any, ...]) -> tuple[Any, int | None]:
+        if not hasattr(self._pynvml, function):  # an older pynvml
+            return None, self.constant("NVML_ERROR_FUNCTION_NOT_FOUND")
         try:
             return getattr(self._pynvml, function)(*arguments), None
         except self._pynvml.NVMLError as error:

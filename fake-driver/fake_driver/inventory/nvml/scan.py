@@ -116,7 +116,7 @@ def _look(nvml: Nvml, index: int) -> Seen:
         brand=BRANDS.get(nvml.optional("nvmlDeviceGetBrand", handle), UNKNOWN),
         architecture=ARCHITECTURES.get(nvml.optional("nvmlDeviceGetArchitecture", handle), UNKNOWN),
         compute_capability=(major, minor),
-        pci_bus_id=pci_address(nvml.call("nvmlDeviceGetPciInfo", handle).busId.decode()),
+        pci_bus_id=pci_address(nvml.call("nvmlDeviceGetPciInfo", handle).busId),
         memory=None if memory is None else memory.total,
         addressing_mode=ADDRESSING_MODES.get(nvml.optional("nvmlDeviceGetAddressingMode", handle)),
         mig_enabled=mig_enabled,
