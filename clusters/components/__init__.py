@@ -7,11 +7,13 @@ from clusters.components.build import BuildSource
 from clusters.components.directory import DirectorySource
 from clusters.components.image import PAUSE_IMAGE, POD_IMAGE, write_archive
 from clusters.components.interface import ComponentSource, Program, Progress, silent
-from clusters.components.programs import CONTROL_PLANE, NODE, PROGRAMS, SIMULATION
+from clusters.components.programs import CONTROL_PLANE, KIND, NODE, NODE_IMAGE, PROGRAMS, SIMULATION
 
 __all__ = [
     "CONTROL_PLANE",
+    "KIND",
     "NODE",
+    "NODE_IMAGE",
     "PAUSE_IMAGE",
     "POD_IMAGE",
     "PROGRAMS",

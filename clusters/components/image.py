@@ -1,4 +1,4 @@
-"""The harness's container images, packed from one static program without a container engine or a registry.
+"""Container images, packed from static programs without a container engine or a registry.
 
 Format: an OCI image layout (image-spec v1.1) in a tar archive, as `ctr images import` and
 `kind load image-archive` read it. The same program always packs to the same bytes.
@@ -6,11 +6,13 @@ Format: an OCI image layout (image-spec v1.1) in a tar archive, as `ctr images i
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
 import platform
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,17 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 Descriptor = dict[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """An image of one layer."""
+
+    name: str
+    """With its tag."""
+    files: Mapping[str, Path]
+    """Executables, by their paths in the image without a leading slash."""
+    entrypoint: Sequence[str] = ()
+
+
 def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
     """Pack `POD_IMAGE` and `PAUSE_IMAGE` into one archive.
 
@@ -43,6 +56,12 @@ def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
     Raises:
         UsageError: for a machine that is neither x86_64 nor aarch64.
     """
+    images = [Image(name, {"pod": pod}, entrypoint) for name, entrypoint in _ENTRYPOINTS.items()]
+    write_images(images, archive, machine)
+
+
+def write_images(images: Sequence[Image], archive: Path, machine: str | None = None) -> None:
+    """Pack images into one archive, each with one layer; see `write_archive`."""
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
         raise UsageError(
@@ -50,8 +69,7 @@ def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
         )
     target = {"architecture": _ARCHITECTURES[machine], "os": "linux"}
     blobs: dict[str, bytes] = {}
-    layer = _tar({"pod": (pod.read_bytes(), 0o755)})
-    manifests = [_manifest(name, layer, target, blobs) for name in _ENTRYPOINTS]
+    manifests = [_manifest(image, target, blobs) for image in images]
     index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests}
     files = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": _json(index)}
     files |= {f"blobs/sha256/{digest}": blobs[digest] for digest in sorted(blobs)}
@@ -60,10 +78,11 @@ def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
     partial.replace(archive)
 
 
-def _manifest(name: str, layer: bytes, target: dict[str, str], blobs: dict[str, bytes]) -> Descriptor:
+def _manifest(image: Image, target: dict[str, str], blobs: dict[str, bytes]) -> Descriptor:
+    layer = _tar({name: (path.read_bytes(), 0o755) for name, path in image.files.items()})
     layer_descriptor = _blob(_LAYER, layer, blobs)
     config = target | {
-        "config": {"Entrypoint": _ENTRYPOINTS[name]},
+        "config": {"Entrypoint": list(image.entrypoint)},
         "rootfs": {"type": "layers", "diff_ids": [layer_descriptor["digest"]]},
     }
     manifest = {
@@ -73,8 +92,8 @@ def _manifest(name: str, layer: bytes, target: dict[str, str], blobs: dict[str, 
         "layers": [layer_descriptor],
     }
     annotations = {
-        "io.containerd.image.name": name,
-        "org.opencontainers.image.ref.name": name.rpartition(":")[2],
+        "io.containerd.image.name": image.name,
+        "org.opencontainers.image.ref.name": image.name.rpartition(":")[2],
     }
     return _blob(_MANIFEST, _json(manifest), blobs) | {"platform": target, "annotations": annotations}
 

@@ -15,6 +15,8 @@ _CONTAINERD = Module("containerd")
 _RUNC = Module("runc", cgo=True, tags=("seccomp",), libraries=("libseccomp",))
 _CNI = Module("cni")
 _KWOK = Module("kwok")
+_KIND = Module("kind")
+_CRICTL = Module("crictl")
 
 CONTROL_PLANE = (
     Program("etcd", _ETCD, "go.etcd.io/etcd/server/v3"),
@@ -46,7 +48,18 @@ CNI plugins together, as containerd wants them."""
 SIMULATION = (Program("kwok", _KWOK, "sigs.k8s.io/kwok/cmd/kwok"),)
 """What keeps simulated nodes alive; only needed when a cluster has some."""
 
+KIND = Program("kind", _KIND, "sigs.k8s.io/kind")
+"""What the provider `kind` drives, unless the user has one on PATH."""
+
+NODE_IMAGE = (
+    Program("kubeadm", KUBERNETES_MODULE, "k8s.io/kubernetes/cmd/kubeadm"),
+    Program("kubectl", KUBERNETES_MODULE, "k8s.io/kubernetes/cmd/kubectl"),
+    Program("kube-proxy", KUBERNETES_MODULE, "k8s.io/kubernetes/cmd/kube-proxy"),
+    Program("crictl", _CRICTL, "sigs.k8s.io/cri-tools/cmd/crictl"),
+)
+"""What kind's node image has besides `CONTROL_PLANE` and `NODE`."""
+
 PROGRAMS: Mapping[str, Program] = MappingProxyType(
-    {program.name: program for program in (*CONTROL_PLANE, *NODE, *SIMULATION)}
+    {program.name: program for program in (*CONTROL_PLANE, *NODE, *SIMULATION, *NODE_IMAGE, KIND)}
 )
 """Every program, by name."""

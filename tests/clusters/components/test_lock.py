@@ -40,6 +40,9 @@ tool (
 \tk8s.io/kubernetes/cmd/kube-controller-manager
 \tk8s.io/kubernetes/cmd/kube-scheduler
 \tk8s.io/kubernetes/cmd/kubelet
+\tk8s.io/kubernetes/cmd/kubeadm
+\tk8s.io/kubernetes/cmd/kubectl
+\tk8s.io/kubernetes/cmd/kube-proxy
 )
 """
 

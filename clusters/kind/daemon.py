@@ -1,0 +1,178 @@
+"""A Docker daemon of our own, for machines where none runs and nothing like systemd could start one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from clusters.kind import docker
+from clusters.local.node import has_cap_sys_resource
+from harness.errors import EnvironmentBlocked, UsageError
+from harness.waiting import NotYet, WaitTimeout, wait_until
+
+WRAPPER = Path(__file__).parent / "files" / "runc-without-sys-resource"
+PACKAGES = {"docker": "docker.io", "dockerd": "docker.io", "runc": "runc", "iptables": "iptables"}
+"""Program on PATH -> the Debian package that has it."""
+
+_RUNTIME = "without-sys-resource"
+_BRIDGE = "docker0"
+_BRIDGE_ADDRESS = "172.31.0.1/24"
+_POOL = "base=172.30.0.0/16,size=24"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 30.0
+
+
+def arguments(directory: Path, *, restricted: bool) -> list[str]:
+    """The daemon's command line.
+
+    Args:
+        directory: its sockets and data; nothing outside is used.
+        restricted: root here lacks CAP_SYS_RESOURCE, so containers get a runtime that doesn't ask for it.
+    """
+    runtime = ["--add-runtime", f"{_RUNTIME}={WRAPPER}", "--default-runtime", _RUNTIME] if restricted else []
+    return [
+        "dockerd",
+        "--host",
+        f"unix://{directory / 'docker.sock'}",
+        "--data-root",
+        str(directory / "data"),
+        "--exec-root",
+        str(directory / "exec"),
+        "--pidfile",
+        str(_pid_file(directory)),
+        "--exec-opt",
+        "native.cgroupdriver=cgroupfs",
+        "--bip",
+        _BRIDGE_ADDRESS,
+        "--default-address-pool",
+        _POOL,
+        *runtime,
+    ]
+
+
+def up() -> None:
+    """Start the daemon and wait until it serves; nothing happens if it runs.
+
+    Raises:
+        UsageError: naming the program that is missing, or that this isn't root.
+        EnvironmentBlocked: it ended or didn't serve in time; the end of its log is in the message.
+    """
+    if pid() is not None:
+        return
+    if os.geteuid() != 0:
+        raise UsageError("docker up: a Docker daemon needs root; use sudo")
+    for program, package in PACKAGES.items():
+        if shutil.which(program) is None:
+            raise UsageError(f"docker up: {program} is not on PATH: apt-get install {package}")
+    directory = docker.directory()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = directory / "dockerd.log"
+    with log.open("wb") as output:
+        popen = subprocess.Popen(
+            arguments(directory, restricted=not has_cap_sys_resource()),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+    def serving() -> bool:
+        if popen.poll() is not None:
+            raise EnvironmentBlocked(f"dockerd ended:\n{_tail(log)}")
+        try:
+            return bool(docker.run(["version", "--format", "{{.Server.Version}}"], timeout=10))
+        except EnvironmentBlocked as error:
+            raise NotYet(error) from error
+
+    try:
+        wait_until(serving, _START_SECONDS, "dockerd to serve", interval=0.1)
+    except WaitTimeout as error:
+        popen.terminate()
+        raise EnvironmentBlocked(f"{error}\n{_tail(log)}") from error
+
+
+def down() -> None:
+    """Stop the daemon, with its containers, and remove its network from the machine; images stay on disk.
+
+    Raises:
+        EnvironmentBlocked: it did not end in time.
+    """
+    running = pid()
+    if running is not None:
+        if containers := docker.run(["ps", "--quiet"]).split():
+            docker.run(["kill", *containers])
+        os.kill(running, signal.SIGTERM)
+        try:
+            wait_until(lambda: pid() is None, _STOP_SECONDS, "dockerd to end", interval=0.1)
+        except WaitTimeout as error:
+            raise EnvironmentBlocked(str(error)) from error
+    docker.own_socket().unlink(missing_ok=True)
+    _remove_network()
+
+
+def purge() -> None:
+    """Stop the daemon and remove its images too."""
+    down()
+    shutil.rmtree(docker.directory(), ignore_errors=True)
+
+
+def pid() -> int | None:
+    """The daemon's process, if it runs."""
+    try:
+        number = int(_pid_file(docker.directory()).read_text())
+        program = Path(f"/proc/{number}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
+    return number if program == "dockerd" else None
+
+
+def _pid_file(directory: Path) -> Path:
+    return directory / "docker.pid"
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _remove_network() -> None:
+    """Take away what dockerd leaves: its bridges, and the iptables rules and chains that it made."""
+    addresses = subprocess.run(
+        ["ip", "-o", "-4", "address"], capture_output=True, text=True, check=True
+    ).stdout
+    for line in addresses.splitlines():
+        name = line.split()[1]
+        ours = " 172.30." in line or " 172.31.0.1/" in line
+        if ours and (name == _BRIDGE or name.startswith("br-")):
+            subprocess.run(["ip", "link", "delete", name], check=False)
+    for family in ("iptables", "ip6tables"):
+        with contextlib.suppress(FileNotFoundError):
+            _remove_chains(family)
+
+
+def _remove_chains(program: str) -> None:
+    for table in ("filter", "nat"):
+        listed = subprocess.run([program, "-t", table, "-S"], capture_output=True, text=True, check=False)
+        lines = [line.split() for line in listed.stdout.splitlines()]
+        for words in lines:
+            if words[0] == "-A" and _is_dockers(words):
+                subprocess.run([program, "-t", table, "-D", *words[1:]], check=False)
+        for words in lines:
+            if words[0] == "-N" and words[1].startswith("DOCKER"):
+                subprocess.run([program, "-t", table, "-F", words[1]], check=False)
+        for words in lines:
+            if words[0] == "-N" and words[1].startswith("DOCKER"):
+                subprocess.run([program, "-t", table, "-X", words[1]], check=False)
+
+
+def _is_dockers(words: list[str]) -> bool:
+    """Whether a rule leads into a chain of Docker's, or is about its addresses or bridges."""
+    target = words[words.index("-j") + 1] if "-j" in words else ""
+    return (
+        words[1].startswith("DOCKER")
+        or target.startswith("DOCKER")
+        or any(word == _BRIDGE or word.startswith(("br-", "172.30.", "172.31.0.")) for word in words)
+    )

@@ -1,0 +1,60 @@
+"""The Docker client: which daemon is asked, and how its answers become errors of ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import EnvironmentBlocked
+from harness.settings import state_root
+
+_TIMEOUT = 600.0
+
+
+def directory() -> Path:
+    """Where the daemon that `dra-harness docker up` starts keeps everything."""
+    return state_root() / "docker"
+
+
+def own_socket() -> Path:
+    """The socket of that daemon."""
+    return directory() / "docker.sock"
+
+
+def environment() -> dict[str, str]:
+    """The environment for docker and kind: the user's DOCKER_HOST, else our daemon if one runs."""
+    chosen = dict(os.environ)
+    if "DOCKER_HOST" not in chosen and own_socket().exists():
+        chosen["DOCKER_HOST"] = f"unix://{own_socket()}"
+    return chosen
+
+
+def run(arguments: Sequence[str | Path], *, stdin: bytes | None = None, timeout: float = _TIMEOUT) -> str:
+    """Run `docker` and return what it wrote to stdout.
+
+    Args:
+        arguments: its command line.
+        stdin: what it reads.
+        timeout: seconds.
+
+    Raises:
+        EnvironmentBlocked: there is no client, or the command failed; the message is docker's.
+    """
+    command = ["docker", *arguments]
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, env=environment(), check=False, timeout=timeout
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentBlocked(f"docker {arguments[0]}: {error}") from error
+    if done.returncode:
+        message = done.stderr.decode(errors="replace").strip()
+        raise EnvironmentBlocked(f"docker {arguments[0]}: {message}")
+    return done.stdout.decode(errors="replace")
+
+
+def has_image(tag: str) -> bool:
+    """Whether the daemon has an image of this name."""
+    return bool(run(["image", "ls", "--quiet", tag]).strip())

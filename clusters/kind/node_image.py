@@ -1,0 +1,141 @@
+"""Builds a node image for kind from Debian packages and the pinned programs, without a registry.
+
+A container of Debian's system gets the files of `recipe`, unpacks the images that nodes start with, and is
+committed. Everything but debootstrap is done by Docker, so no root is needed where the base image is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from clusters.components import CONTROL_PLANE, NODE, NODE_IMAGE, ComponentSource, Progress, silent
+from clusters.components.image import write_images
+from clusters.components.locations import GIB, require_space
+from clusters.kind import docker, recipe
+from harness.errors import EnvironmentBlocked, UsageError
+from harness.settings import cache_root
+
+REPOSITORY = "dra-harness.dev/node"
+_BASE = "dra-harness.dev/node-base"
+_NEEDED = 4 * GIB
+_DROPPED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")
+
+
+def ensure(source: ComponentSource, kubernetes: str, progress: Progress = silent) -> str:
+    """Build the node image for a Kubernetes version, unless Docker has it; returns its tag.
+
+    Raises:
+        UsageError: the version can't be built, or a program is missing, naming it.
+        EnvironmentBlocked: Docker or debootstrap failed.
+    """
+    wanted = (*CONTROL_PLANE, *NODE, *NODE_IMAGE)
+    programs = source.ensure(wanted, kubernetes, progress)
+    tag = f"{REPOSITORY}:{kubernetes}-{recipe.digest(kubernetes, programs)}"
+    if docker.has_image(tag):
+        return tag
+    work_root = cache_root() / "node-image"
+    work_root.mkdir(parents=True, exist_ok=True)
+    require_space(work_root, _NEEDED, "building a node image")
+    with tempfile.TemporaryDirectory(dir=work_root, ignore_cleanup_errors=True) as work:
+        progress("image", 0, 3, "Debian's system")
+        base = _base(Path(work))
+        progress("image", 1, 3, "the images that nodes start with")
+        _write_images(programs, kubernetes, base, Path(work))
+        progress("image", 2, 3, "the node image")
+        _commit(base, _layer(programs, kubernetes, Path(work)), tag)
+        progress("image", 3, 3, tag)
+    return tag
+
+
+def _base(work: Path) -> str:
+    """The image of Debian's packages alone; returns its tag."""
+    packages = hashlib.sha256(" ".join((recipe.SUITE, *recipe.PACKAGES)).encode()).hexdigest()[:12]
+    tag = f"{_BASE}:{recipe.SUITE}-{packages}"
+    if docker.has_image(tag):
+        return tag
+    if shutil.which("debootstrap") is None:
+        raise UsageError("node-image: debootstrap is not on PATH: apt-get install debootstrap")
+    root = work / "root"
+    options = ["--variant=minbase", f"--include={','.join(recipe.PACKAGES)}"]
+    _run(["debootstrap", *options, recipe.SUITE, str(root)])
+    for folder in _DROPPED:
+        shutil.rmtree(root / folder, ignore_errors=True)
+    archive = work / "root.tar"
+    _run(["tar", "--numeric-owner", "-C", str(root), "-cf", str(archive), "."])
+    docker.run(["import", archive, tag])
+    archive.unlink()
+    return tag
+
+
+def _write_images(programs: Mapping[str, Path], kubernetes: str, base: str, work: Path) -> None:
+    names = _run(
+        [str(programs["kubeadm"]), "config", "images", "list", "--kubernetes-version", kubernetes]
+    ).split()
+    folder = work / "images"
+    folder.mkdir()
+    for index, image in enumerate(recipe.images(names, programs, _nft(base, work))):
+        write_images([image], folder / f"{index}.tar")
+
+
+def _nft(base: str, work: Path) -> dict[str, Path]:
+    """Debian's nft and its libraries, by their paths in an image."""
+    listed = docker.run(["run", "--rm", "--entrypoint", "ldd", base, "/usr/sbin/nft"])
+    libraries = [word for line in listed.splitlines() for word in line.split() if word.startswith("/")]
+    paths = ["usr/sbin/nft", *(library.lstrip("/") for library in libraries)]
+    container = docker.run(["create", "--entrypoint", "true", base]).strip()
+    try:
+        found = {}
+        for path in paths:
+            target = work / "nft" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            docker.run(["cp", "--follow-link", f"{container}:/{path}", target])
+            found[path] = target
+        return found
+    finally:
+        docker.run(["rm", container])
+
+
+def _layer(programs: Mapping[str, Path], kubernetes: str, work: Path) -> Path:
+    """All files of the image besides Debian's, as one archive."""
+    archive = work / "layer.tar"
+    with tarfile.open(archive, "w") as layer:
+        for name, placed in recipe.placed(programs).items():
+            _add(layer, name, placed.source.read_bytes(), placed.mode)
+        _add(layer, recipe.VERSION_FILE, kubernetes.encode(), 0o644)
+        for image in sorted((work / "images").iterdir()):
+            layer.add(image, f"build/images/{image.name}")
+    return archive
+
+
+def _add(layer: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    layer.addfile(info, io.BytesIO(content))
+
+
+def _commit(base: str, layer: Path, tag: str) -> None:
+    container = docker.run(
+        ["create", "--privileged", "--volume", "/scratch", "--entrypoint", "/build/preload", base]
+    ).strip()
+    try:
+        docker.run(["cp", "-", f"{container}:/"], stdin=layer.read_bytes())
+        docker.run(["start", "--attach", container])
+        changes = ['ENTRYPOINT ["/usr/local/bin/entrypoint"]', "ENV container=docker"]
+        options = [option for change in changes for option in ("--change", change)]
+        docker.run(["commit", *options, container, tag])
+    finally:
+        docker.run(["rm", "--force", "--volumes", container])
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentBlocked(f"{command[0]}: {(done.stdout + done.stderr).strip()[-2000:]}")
+    return done.stdout
