@@ -24,6 +24,7 @@ class Findings:
     gaps: list[Gap]
     timelines: list[Timeline]
     claims_seen: int
+    raced_evictions: int
 
     def report(self, **rest: Any) -> WorkerReport:
         """The whole report; `rest` is what only the generator knows (seconds, cpu_seconds, flow, ...)."""

@@ -41,6 +41,7 @@ def merge(reports: Sequence[WorkerReport]) -> WorkerReport:
         gaps=sorted((gap for r in reports for gap in r.gaps), key=lambda gap: gap.at),
         timelines=_timelines(reports),
         claims_seen=sum(r.claims_seen for r in reports),
+        raced_evictions=sum(r.raced_evictions for r in reports),
         seconds=last - started,
         cpu_seconds=sum(r.cpu_seconds for r in reports),
         started_at=started,

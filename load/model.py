@@ -290,6 +290,8 @@ class WorkerReport(_Model):
     timelines: list[Timeline]
     claims_seen: int
     """Claims of our pods ever seen on the watch."""
+    raced_evictions: int = 0
+    """Pods that the taint eviction and we deleted: only the cluster knows whose delete came first."""
     seconds: float
     """From the start to the last arrival."""
     cpu_seconds: float

@@ -42,6 +42,8 @@ class PodRecord:
     devices: list[str] = dataclasses.field(default_factory=list)
     taken: Cause | None = None
     """EVICTED or VANISHED: someone else deletes or deleted it before its time."""
+    condemned: bool = False
+    """The taint eviction says in a condition that it deletes it."""
     delete_sent: float | None = None
     terminating: bool = False
     finalizers: tuple[str, ...] = ()

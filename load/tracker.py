@@ -52,6 +52,7 @@ class Tracker:
         self._claims = ClaimBook(self._pods, name_prefix(orders.run_id, worker), self._invariants)
         self._requests = {"create": collections.Counter[str](), "delete": collections.Counter[str]()}
         self._gaps: list[Gap] = []
+        self._raced_evictions = 0
         self._deletions: list[tuple[float, int, PodRecord]] = []
         self._order = itertools.count()
         self._accepted = self._bound = self._open = 0
@@ -253,6 +254,7 @@ class Tracker:
             gaps=list(self._gaps),
             timelines=self._ledger.timelines(),
             claims_seen=self._claims.seen,
+            raced_evictions=self._raced_evictions,
         )
 
     # How a pod gets on
@@ -295,8 +297,9 @@ class Tracker:
         node = (obj.get("spec") or {}).get("nodeName", "")
         if "deletionTimestamp" in metadata:
             pod.terminating, pod.finalizers = True, tuple(metadata.get("finalizers", ()))
+        pod.condemned = pod.condemned or is_evicted(status)
         if pod.delete_sent is None and pod.taken is not Cause.EVICTED:
-            if is_evicted(status):
+            if pod.condemned:
                 pod.taken = Cause.EVICTED
             elif pod.terminating:
                 pod.taken = Cause.VANISHED
@@ -329,6 +332,8 @@ class Tracker:
         self._end_if_over(pod, at)
 
     def _gone(self, pod: PodRecord, at: float) -> None:
+        if pod.condemned and pod.delete_sent is not None and not pod.terminating:
+            self._raced_evictions += pod.gone is None
         pod.gone = at
         if pod.delete_sent is None and pod.taken is None:
             pod.taken = Cause.VANISHED

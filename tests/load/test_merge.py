@@ -32,8 +32,14 @@ def _report(completed: int, refused: int, *, start: float = 100.0, **more: Any) 
 
 
 def test_counts_add_up() -> None:
-    merged = merge([_report(3, 2, retry_after={"1": 2}), _report(4, 0, start=99.0, retry_after={"1": 1})])
+    merged = merge(
+        [
+            _report(3, 2, retry_after={"1": 2}, raced_evictions=1),
+            _report(4, 0, start=99.0, retry_after={"1": 1}, raced_evictions=2),
+        ]
+    )
 
+    assert merged.raced_evictions == 3
     assert merged.workers == 2
     assert merged.intended == 9
     assert merged.causes == {Cause.COMPLETED: 7, Cause.APF_REJECTED: 2}

@@ -171,6 +171,15 @@ class TestTaints:
 
         assert not witness.wrong
 
+    @pytest.mark.parametrize(
+        ("counted", "seen", "raced", "off"),
+        [(56, 56, 0, 0), (55, 56, 1, 0), (55, 56, 0, 1), (54, 56, 1, 1), (57, 56, 1, 1)],
+    )
+    def test_whose_delete_came_first_is_nobodys_error(
+        self, counted: int, seen: int, raced: int, off: int
+    ) -> None:
+        assert taints.evictions_off(counted, seen, raced) == off
+
     def test_evictions_are_counted_once_and_only_the_controllers(self) -> None:
         def pod(uid: str, reason: str = "", *, deleting: bool = False) -> Object:
             conditions = [{"type": "DisruptionTarget", "reason": reason}] if reason else []

@@ -25,6 +25,7 @@ def test_a_pod_that_someone_else_deletes_is_evicted_or_vanished(evicted: bool) -
     findings = scene.tracker.finish(60.0)
 
     assert findings.causes == {Cause.EVICTED if evicted else Cause.VANISHED: 1}
+    assert findings.raced_evictions == 0, "its deletion was seen before ours was sent"
     assert not latencies(findings, Stage.GONE).count
     assert latencies(findings, Stage.BOUND).censored == 0
 
@@ -72,7 +73,24 @@ def test_an_eviction_during_our_own_delete_changes_nothing() -> None:
     scene.deleted(pod, 3.1)
     scene.claim_gone(claim, 3.2)
 
-    assert scene.tracker.finish(60.0).causes == {Cause.COMPLETED: 1}
+    findings = scene.tracker.finish(60.0)
+    assert findings.causes == {Cause.COMPLETED: 1}
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_eviction_is_raced_if_we_delete_the_pod_too(ours: bool) -> None:
+    scene = Scene()
+    pod, claim = scene.bound(0, at=1.0)
+    pod = scene.world.next(pod, conditions=[EVICTION])
+    scene.tracker.pod_event("MODIFIED", pod, 3.0)
+    if ours:
+        scene.tracker.delete_sent(pod["metadata"]["name"], 3.05)
+    scene.tracker.pod_event("DELETED", scene.world.next(pod), 3.1)
+    scene.claim_gone(claim, 3.2)
+
+    findings = scene.tracker.finish(60.0)
+    assert findings.causes == {Cause.EVICTED: 1}
+    assert findings.raced_evictions == int(ours)
 
 
 def test_the_books_wait_for_the_answer_of_a_pod_that_is_gone_already() -> None:
