@@ -45,6 +45,8 @@ class PodRecord:
     condemned: bool = False
     """The taint eviction says in a condition that it deletes it."""
     delete_sent: float | None = None
+    deleted_by_us: bool = False
+    """Our delete went out before any other was seen."""
     terminating: bool = False
     finalizers: tuple[str, ...] = ()
     gone: float | None = None

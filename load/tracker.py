@@ -117,7 +117,7 @@ class Tracker:
         """The delete goes out now; call it before the request. GONE and RELEASED count from the first."""
         pod = self._pods.get(name)
         if pod and pod.gone is None and pod.delete_sent is None:
-            pod.delete_sent = at
+            pod.delete_sent, pod.deleted_by_us = at, not pod.terminating
 
     def delete_answered(self, name: str, at: float, status: int) -> None:
         """Its answer; after anything but 2xx and 404 the pod is due for another delete a second later."""
@@ -332,8 +332,8 @@ class Tracker:
         self._end_if_over(pod, at)
 
     def _gone(self, pod: PodRecord, at: float) -> None:
-        if pod.condemned and pod.delete_sent is not None and not pod.terminating:
-            self._raced_evictions += pod.gone is None
+        if pod.condemned and pod.deleted_by_us and pod.gone is None:
+            self._raced_evictions += 1
         pod.gone = at
         if pod.delete_sent is None and pod.taken is None:
             pod.taken = Cause.VANISHED

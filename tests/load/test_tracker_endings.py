@@ -85,7 +85,8 @@ def test_an_eviction_is_raced_if_we_delete_the_pod_too(ours: bool) -> None:
     scene.tracker.pod_event("MODIFIED", pod, 3.0)
     if ours:
         scene.tracker.delete_sent(pod["metadata"]["name"], 3.05)
-    scene.tracker.pod_event("DELETED", scene.world.next(pod), 3.1)
+    # without a grace period the timestamp comes with the end
+    scene.tracker.pod_event("DELETED", scene.world.terminating(pod), 3.1)
     scene.claim_gone(claim, 3.2)
 
     findings = scene.tracker.finish(60.0)
