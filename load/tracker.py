@@ -298,11 +298,8 @@ class Tracker:
         if "deletionTimestamp" in metadata:
             pod.terminating, pod.finalizers = True, tuple(metadata.get("finalizers", ()))
         pod.condemned = pod.condemned or is_evicted(status)
-        if pod.delete_sent is None and pod.taken is not Cause.EVICTED:
-            if pod.condemned:
-                pod.taken = Cause.EVICTED
-            elif pod.terminating:
-                pod.taken = Cause.VANISHED
+        if pod.delete_sent is None and (pod.condemned or pod.terminating):
+            pod.taken = Cause.EVICTED if pod.condemned else Cause.VANISHED
         if node and Stage.BOUND not in pod.stages:
             self._now_bound(pod, node, status, at)
         elif not node and Stage.BOUND not in pod.stages:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence, Set
 from pathlib import Path
 
+from clusters import processes
 from clusters.kind import docker
 from clusters.local.node import has_cap_sys_resource
 from harness.errors import EnvironmentBlocked, UsageError
@@ -19,7 +22,7 @@ PACKAGES = {"docker": "docker.io", "dockerd": "docker.io", "runc": "runc", "ipta
 """Program on PATH -> the Debian package that has it."""
 
 _RUNTIME = "without-sys-resource"
-_BRIDGE = "docker0"
+_BRIDGES = re.compile(r"docker0|br-[0-9a-f]{12}")
 _BRIDGE_ADDRESS = "172.31.0.1/24"
 _POOL = "base=172.30.0.0/16,size=24"
 _START_SECONDS = 30.0
@@ -58,11 +61,16 @@ def up() -> None:
     """Start the daemon and wait until it serves; nothing happens if it runs.
 
     Raises:
-        UsageError: naming the program that is missing, or that this isn't root.
+        UsageError: naming the program that is missing, or that this isn't root, or that another daemon runs:
+            both would have the same chains of iptables.
         EnvironmentBlocked: it ended or didn't serve in time; the end of its log is in the message.
     """
     if pid() is not None:
         return
+    if others := other_daemons():
+        raise UsageError(
+            f"docker up: a Docker daemon runs already (process {others[0]}); nothing to do, use it"
+        )
     if os.geteuid() != 0:
         raise UsageError("docker up: a Docker daemon needs root; use sudo")
     for program, package in PACKAGES.items():
@@ -82,7 +90,7 @@ def up() -> None:
 
     def serving() -> bool:
         if popen.poll() is not None:
-            raise EnvironmentBlocked(f"dockerd ended:\n{_tail(log)}")
+            raise EnvironmentBlocked(f"dockerd ended:\n{processes.tail(log)}")
         try:
             return bool(docker.run(["version", "--format", "{{.Server.Version}}"], timeout=10))
         except EnvironmentBlocked as error:
@@ -92,15 +100,19 @@ def up() -> None:
         wait_until(serving, _START_SECONDS, "dockerd to serve", interval=0.1)
     except WaitTimeout as error:
         popen.terminate()
-        raise EnvironmentBlocked(f"{error}\n{_tail(log)}") from error
+        raise EnvironmentBlocked(f"{error}\n{processes.tail(log)}") from error
 
 
 def down() -> None:
     """Stop the daemon, with its containers, and remove its network from the machine; images stay on disk.
 
+    Nothing happens where it was never started; while somebody else's daemon runs, the network is left alone.
+
     Raises:
         EnvironmentBlocked: it did not end in time.
     """
+    if not docker.directory().exists():
+        return
     running = pid()
     if running is not None:
         if containers := docker.run(["ps", "--quiet"]).split():
@@ -111,7 +123,8 @@ def down() -> None:
         except WaitTimeout as error:
             raise EnvironmentBlocked(str(error)) from error
     docker.own_socket().unlink(missing_ok=True)
-    _remove_network()
+    if not other_daemons():
+        _remove_network()
 
 
 def purge() -> None:
@@ -130,12 +143,19 @@ def pid() -> int | None:
     return number if program == "dockerd" else None
 
 
+def other_daemons() -> list[int]:
+    """Docker daemons that are not ours."""
+    ours = pid()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "comm").read_text().strip() == "dockerd":
+                found.append(int(entry.name))
+    return [number for number in found if number != ours]
+
+
 def _pid_file(directory: Path) -> Path:
     return directory / "docker.pid"
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _remove_network() -> None:
@@ -143,22 +163,30 @@ def _remove_network() -> None:
     addresses = subprocess.run(
         ["ip", "-o", "-4", "address"], capture_output=True, text=True, check=True
     ).stdout
-    for line in addresses.splitlines():
-        name = line.split()[1]
-        ours = " 172.30." in line or " 172.31.0.1/" in line
-        if ours and (name == _BRIDGE or name.startswith("br-")):
-            subprocess.run(["ip", "link", "delete", name], check=False)
+    bridges = bridges_in(addresses)
+    for name in bridges:
+        subprocess.run(["ip", "link", "delete", name], check=False)
     for family in ("iptables", "ip6tables"):
         with contextlib.suppress(FileNotFoundError):
-            _remove_chains(family)
+            _remove_chains(family, bridges)
 
 
-def _remove_chains(program: str) -> None:
+def bridges_in(addresses: str) -> set[str]:
+    """Our daemon's bridges, by what `ip -o -4 address` prints: Docker's names, and addresses of ours."""
+    found = set()
+    for line in addresses.splitlines():
+        name = line.split()[1]
+        if (" 172.30." in line or f" {_BRIDGE_ADDRESS} " in line) and _BRIDGES.fullmatch(name):
+            found.add(name)
+    return found
+
+
+def _remove_chains(program: str, bridges: Set[str]) -> None:
     for table in ("filter", "nat"):
         listed = subprocess.run([program, "-t", table, "-S"], capture_output=True, text=True, check=False)
         lines = [line.split() for line in listed.stdout.splitlines()]
         for words in lines:
-            if words[0] == "-A" and _is_dockers(words):
+            if words[0] == "-A" and is_dockers(words, bridges):
                 subprocess.run([program, "-t", table, "-D", *words[1:]], check=False)
         for words in lines:
             if words[0] == "-N" and words[1].startswith("DOCKER"):
@@ -168,11 +196,11 @@ def _remove_chains(program: str) -> None:
                 subprocess.run([program, "-t", table, "-X", words[1]], check=False)
 
 
-def _is_dockers(words: list[str]) -> bool:
-    """Whether a rule leads into a chain of Docker's, or is about its addresses or bridges."""
+def is_dockers(words: Sequence[str], bridges: Set[str]) -> bool:
+    """Whether a rule of `iptables -S` is in a chain of Docker's, leads into one, or is about our bridges."""
     target = words[words.index("-j") + 1] if "-j" in words else ""
     return (
         words[1].startswith("DOCKER")
         or target.startswith("DOCKER")
-        or any(word == _BRIDGE or word.startswith(("br-", "172.30.", "172.31.0.")) for word in words)
+        or any(word in bridges or word.startswith(("172.30.", "172.31.0.")) for word in words)
     )

@@ -1,13 +1,18 @@
+"""The Docker daemon of our own: what it is started with, and what of the machine is taken for its."""
+
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from clusters.kind import daemon, docker
+from harness.errors import UsageError
+from harness.waiting import wait_until
 
 
 def test_everything_of_the_daemon_is_in_its_folder() -> None:
@@ -57,3 +62,59 @@ def test_a_pid_file_of_another_program_is_no_daemon(tmp_path: Path, monkeypatch:
     (tmp_path / "docker").mkdir()
     (tmp_path / "docker" / "docker.pid").write_text(str(os.getpid()))
     assert daemon.pid() is None
+
+
+ADDRESSES = """\
+1: lo    inet 127.0.0.1/8 scope host lo
+3: docker0    inet 172.31.0.1/24 brd 172.31.0.255 scope global docker0
+4: br-0123456789ab    inet 172.30.0.1/24 scope global br-0123456789ab
+5: br-ba9876543210    inet 172.18.0.1/16 scope global br-ba9876543210
+6: br-lan    inet 172.30.9.1/24 scope global br-lan
+7: eth0    inet 172.30.8.2/24 scope global eth0
+"""
+
+
+def test_only_bridges_with_names_of_dockers_and_addresses_of_ours_are_ours() -> None:
+    assert daemon.bridges_in(ADDRESSES) == {"docker0", "br-0123456789ab"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "ours"),
+    [
+        ("-A FORWARD -j DOCKER-USER", True),
+        ("-A DOCKER -i docker0 -j RETURN", True),
+        ("-A FORWARD -o br-0123456789ab -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", True),
+        ("-A POSTROUTING -s 172.30.0.0/24 ! -o br-0123456789ab -j MASQUERADE", True),
+        ("-A FORWARD -i br-lan -j ACCEPT", False),
+        ("-A POSTROUTING -s 10.0.0.0/8 -j MASQUERADE", False),
+        ("-A KUBE-FIREWALL -j DROP", False),
+    ],
+)
+def test_which_rules_are_taken_away(rule: str, ours: bool) -> None:
+    assert daemon.is_dockers(rule.split(), {"docker0", "br-0123456789ab"}) is ours
+
+
+def test_where_no_daemon_was_started_nothing_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("PATH", "")  # any command would fail
+    daemon.down()
+
+
+def test_beside_somebody_elses_daemon_none_is_started_and_its_network_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
+    (tmp_path / "docker").mkdir()
+    theirs = tmp_path / "dockerd"
+    shutil.copy(str(shutil.which("sleep")), theirs)
+    with subprocess.Popen([theirs, "600"]) as running:
+        try:
+            wait_until(lambda: running.pid in daemon.other_daemons(), 20, "it to be seen", interval=0.01)
+            with pytest.raises(UsageError, match=r"a Docker daemon runs already \(process \d+\)"):
+                daemon.up()
+            monkeypatch.setenv("PATH", "")  # any command would fail
+            daemon.down()
+        finally:
+            running.kill()

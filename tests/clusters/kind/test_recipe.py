@@ -1,3 +1,5 @@
+"""What the node image consists of."""
+
 from __future__ import annotations
 
 from pathlib import Path
