@@ -149,7 +149,8 @@ def other_daemons() -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and (entry / "comm").read_text().strip() == "dockerd":
+            # Of one that has ended and was not reaped the name is still there, but no program.
+            if entry.name.isdigit() and (entry / "exe").readlink().name == "dockerd":
                 found.append(int(entry.name))
     return [number for number in found if number != ours]
 

@@ -118,3 +118,12 @@ def test_beside_somebody_elses_daemon_none_is_started_and_its_network_stays(
             daemon.down()
         finally:
             running.kill()
+
+
+def test_a_daemon_that_has_ended_and_was_not_reaped_is_none(tmp_path: Path) -> None:
+    ended = tmp_path / "dockerd"
+    shutil.copy(str(shutil.which("true")), ended)
+    with subprocess.Popen([ended]) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: ") Z " in stat.read_text(), 20, "it to be a zombie", interval=0.01)
+        assert process.pid not in daemon.other_daemons()
