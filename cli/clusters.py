@@ -11,15 +11,19 @@ import typer
 from cli.console import BringUpProgress, out, show
 from cli.options import (
     ComponentsOption,
+    NodeImageOption,
     NodesOption,
     Output,
     OutputOption,
     ProfileOption,
+    ProviderName,
+    ProviderOption,
     SimulatedOption,
     provider,
+    require_new_name,
     version_of,
 )
-from clusters import processes
+from clusters import processes, providers
 from clusters.interface import Cluster, ClusterSpec, Profile
 from harness.errors import HarnessError, UsageError
 
@@ -39,11 +43,15 @@ def up(
         Path | None, typer.Option(help="Inventory profile (YAML) of the bundled driver.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port of the API server; 0 takes a free one.")] = 0,
+    provider_name: ProviderOption = ProviderName.LOCAL,
+    node_image: NodeImageOption = None,
 ) -> None:
-    """Bring a local cluster up, with the bundled driver on every node."""
+    """Bring a cluster up on this machine, with the bundled driver on every node."""
+    maker = provider(components, provider_name, node_image)
+    require_new_name(name)
     spec = ClusterSpec(
         name=name,
-        kubernetes=version_of(kubernetes, components),
+        kubernetes=version_of(kubernetes, components, node_image),
         profile=profile,
         nodes=nodes,
         simulated_nodes=simulated_nodes,
@@ -52,7 +60,7 @@ def up(
     )
     progress = BringUpProgress()
     try:
-        cluster = provider(components).up(spec, progress)
+        cluster = maker.up(spec, progress)
     finally:
         progress.close()
     count = f"{len(cluster.nodes)} nodes" + (f" and {simulated_nodes} simulated" if simulated_nodes else "")
@@ -75,12 +83,12 @@ def down(
     if name is not None:
         _take_down(name, force=force)
         return
-    local = provider()
-    local.sweep()
     failed = []
-    for cluster in local.list():
+    for each in providers.every():
         try:
-            _take_down(cluster.name, force=force)
+            each.sweep()
+            for cluster in each.list():
+                _take_down(cluster.name, force=force)
         except HarnessError as error:
             failed.append(error)
     if failed:
@@ -89,19 +97,24 @@ def down(
 
 def _take_down(name: str, *, force: bool) -> None:
     started = time.monotonic()
-    provider().down(name, force=force)
+    providers.having(name).down(name, force=force)
     out.print(f"cluster {name} is gone ({time.monotonic() - started:.1f} s)", markup=False)
 
 
 def list_(output: OutputOption = Output.TABLE) -> None:
-    """List the local clusters."""
-    rows = [_row(cluster) for cluster in provider().list()]
-    show(rows, ["name", "kubernetes", "profile", "nodes", "simulated", "state", "kubeconfig"], output)
+    """List the clusters on this machine."""
+    rows = [_row(cluster) for each in providers.every() for cluster in each.list()]
+    show(
+        rows,
+        ["name", "provider", "kubernetes", "profile", "nodes", "simulated", "state", "kubeconfig"],
+        output,
+    )
 
 
 def _row(cluster: Cluster) -> dict[str, object]:
     return {
         "name": cluster.name,
+        "provider": cluster.provider,
         "kubernetes": cluster.kubernetes,
         "profile": cluster.profile.value,
         "nodes": len(cluster.nodes),
@@ -121,7 +134,7 @@ def status(name: NameArgument = "default", output: OutputOption = Output.TABLE) 
     """Show the processes of a cluster; exits 3 if one is missing."""
     rows = [
         {"component": each.component, "pid": each.pid or "gone", "log": str(each.log)}
-        for each in provider().status(name)
+        for each in providers.having(name).status(name)
     ]
     show(rows, ["component", "pid", "log"], output)
     if any(row["pid"] == "gone" for row in rows):
@@ -134,7 +147,9 @@ def logs(
     tail: Annotated[int, typer.Option(min=0, help="Only so many last lines; 0 prints everything.")] = 0,
 ) -> None:
     """Print a component's log."""
-    known = {each.component: each.log for each in provider().status(name)}
+    its = providers.having(name)
+    its.collect_logs(name)
+    known = {each.component: each.log for each in its.status(name)}
     if component not in known:
         raise UsageError(f"{component!r}: no component of {name}; there are: {', '.join(known)}")
     try:
@@ -146,4 +161,4 @@ def logs(
 
 def kubeconfig(name: NameArgument = "default") -> None:
     """Print the path of a cluster's admin kubeconfig."""
-    out.print(str(provider().attach(name).kubeconfig), markup=False, soft_wrap=True)
+    out.print(str(providers.having(name).attach(name).kubeconfig), markup=False, soft_wrap=True)

@@ -12,7 +12,16 @@ import typer
 import yaml
 
 from cli.console import BringUpProgress, err, out
-from cli.options import ComponentsOption, Output, OutputOption, provider, version_of
+from cli.options import (
+    ComponentsOption,
+    NodeImageOption,
+    Output,
+    OutputOption,
+    ProviderName,
+    ProviderOption,
+    provider_for,
+    version_of,
+)
 from cli.runs import new_run_dir
 from clusters.interface import ClusterSpec, Profile
 from harness.errors import UsageError
@@ -63,18 +72,21 @@ def load(
         int | None, typer.Option(min=0, help="Seed of the arrivals; default random, always printed.")
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
+    provider_name: ProviderOption = ProviderName.LOCAL,
+    node_image: NodeImageOption = None,
 ) -> None:
     """Put a cluster under load: PASS (0), FAIL (1) or INVALID (3), with reports in results/<run id>/."""
     from load.live import LiveView
     from load.runner import run
 
+    maker = provider_for(cluster, components, provider_name, node_image)
     request = LoadRequest(
         profile=profile,
         run_dir=new_run_dir(run_id),
         seed=secrets.randbelow(2**31) if seed is None else seed,
         spec=ClusterSpec(
             name=f"load-{secrets.token_hex(3)}",
-            kubernetes=version_of(kubernetes, components),
+            kubernetes=version_of(kubernetes, components, node_image),
             profile=gates,
             ephemeral=not keep,
         ),
@@ -92,7 +104,7 @@ def load(
         command=("dra-harness", *sys.argv[1:]),
     )
     with LiveView(err, BringUpProgress()) as view:
-        result = run(request, provider(components), view, describe=_describe)
+        result = run(request, maker, view, describe=_describe)
     load_build.build(request.run_dir)
     load_console.print_run(out, load_document.read(request.run_dir), request.run_dir)
     raise typer.Exit(result.verdict.exit_code)

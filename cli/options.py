@@ -8,12 +8,24 @@ from typing import Annotated
 
 import typer
 
+from clusters import providers
 from clusters.components import BuildSource, ComponentSource
 from clusters.components.directory import DirectorySource
-from clusters.interface import Profile
+from clusters.interface import ClusterProvider, Profile
+from clusters.kind.provider import KindProvider, image_version
 from clusters.local.provider import LocalProvider
+from harness.errors import UsageError
 
 DEFAULT_KUBERNETES = "v1.37.2"
+
+
+class ProviderName(enum.StrEnum):
+    """What makes a cluster."""
+
+    LOCAL = "local"
+    """Plain processes on this machine."""
+    KIND = "kind"
+    """Containers of Docker, made by kind."""
 
 
 class Output(enum.StrEnum):
@@ -38,14 +50,60 @@ ComponentsOption = Annotated[
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
-def provider(components: Path | None = None) -> LocalProvider:
-    """The provider that the commands use; programs are built, or come from a folder as far as it has them."""
+ProviderOption = Annotated[
+    ProviderName,
+    typer.Option("--provider", help="What makes the cluster: processes of this machine, or kind and Docker."),
+]
+NodeImageOption = Annotated[
+    str | None,
+    typer.Option("--node-image", help="Node image for kind; by default one is built (see `node-image`)."),
+]
+
+
+def provider(
+    components: Path | None = None, name: ProviderName = ProviderName.LOCAL, node_image: str | None = None
+) -> ClusterProvider:
+    """The provider that makes a cluster; programs are built, or come from a folder as far as it has them.
+
+    Raises:
+        UsageError: a node image is given for a provider that has none.
+    """
     source: ComponentSource = BuildSource()
-    return LocalProvider(DirectorySource(components, rest=source) if components else source)
+    if components:
+        source = DirectorySource(components, rest=source)
+    if name is ProviderName.KIND:
+        return KindProvider(source, node_image)
+    if node_image is not None:
+        raise UsageError("--node-image: only provider kind has node images; add --provider kind")
+    return LocalProvider(source)
 
 
-def version_of(kubernetes: str | None, components: Path | None) -> str:
-    """The version to bring up: as asked, else what the prebuilt programs are, else the default."""
+def provider_for(
+    cluster: str | None, components: Path | None, name: ProviderName, node_image: str | None
+) -> ClusterProvider:
+    """The provider of the cluster that is named, or else of the one to be made."""
+    return provider(components, name, node_image) if cluster is None else providers.having(cluster)
+
+
+def require_new_name(name: str) -> None:
+    """Refuse the name of a cluster that there is: commands find a cluster by its name alone."""
+    if any(cluster.name == name for each in providers.every() for cluster in each.list()):
+        raise UsageError(
+            f"a cluster named {name!r} exists; choose another name, or first `dra-harness down {name}`"
+        )
+
+
+def version_of(kubernetes: str | None, components: Path | None, node_image: str | None = None) -> str:
+    """The version to bring up: as asked, else what the node image or the prebuilt programs are, else ours.
+
+    Raises:
+        UsageError: another version is asked for than the node image has.
+    """
+    if node_image is not None:
+        has = image_version(node_image)
+        if kubernetes not in {None, has}:
+            raise UsageError(f"--kubernetes {kubernetes}: the node image {node_image} has {has}")
+        return has
     if kubernetes:
         return kubernetes
     return DirectorySource(components).kubernetes_version() if components else DEFAULT_KUBERNETES

@@ -15,13 +15,17 @@ from fake_driver.config import Quirk
 from cli.console import out, show
 from cli.options import (
     ComponentsOption,
+    NodeImageOption,
     NodesOption,
     Output,
     OutputOption,
-    provider,
+    ProviderName,
+    ProviderOption,
+    provider_for,
     version_of,
 )
 from cli.runner import Runner, RunRequest, new_run_id
+from clusters import providers
 from clusters.interface import ClusterSpec, Profile
 from harness.errors import UsageError
 from harness.settings import results_root
@@ -62,7 +66,7 @@ def plan(
     """Show which requirements would be checked, and why the others would not. Starts nothing."""
     load().select(terms or ())
     if cluster is not None:
-        found = provider().attach(cluster)
+        found = providers.having(cluster).attach(cluster)
         target = planning.Target(found.kubernetes, found.profile, len(found.nodes), found.gates)
     else:
         target = planning.Target(version_of(kubernetes, None), profile, nodes)
@@ -96,6 +100,8 @@ def run(
         int | None, typer.Option(help="Seed of the order of the checks; default random, always printed.")
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
+    provider_name: ProviderOption = ProviderName.LOCAL,
+    node_image: NodeImageOption = None,
     quirk: Annotated[
         list[Quirk] | None,
         typer.Option(help="Break every bundled driver on purpose, to see checks fail."),
@@ -103,12 +109,13 @@ def run(
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
     run_dir = new_run_dir(run_id)
+    maker = provider_for(cluster, components, provider_name, node_image)
     request = RunRequest(
         terms=terms or (),
         skip=skip or (),
         spec=ClusterSpec(
             name=f"run-{secrets.token_hex(3)}",
-            kubernetes=version_of(kubernetes, components),
+            kubernetes=version_of(kubernetes, components, node_image),
             nodes=nodes,
             ephemeral=not keep,
         ),
@@ -120,7 +127,7 @@ def run(
         quirks=[str(each) for each in quirk or ()],
         command=["dra-harness", *sys.argv[1:]],
     )
-    raise typer.Exit(Runner(request, provider(components), run_dir).run())
+    raise typer.Exit(Runner(request, maker, run_dir).run())
 
 
 def new_run_dir(run_id: str | None) -> Path:

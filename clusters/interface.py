@@ -178,3 +178,15 @@ class ClusterProvider(Protocol):
     def status(self, name: str) -> Sequence[ComponentStatus]:
         """The cluster's processes."""
         ...
+
+    def collect_logs(self, name: str) -> None:
+        """Bring the logs of its components to where `status` says they are, if they are elsewhere.
+
+        Raises:
+            EnvironmentBlocked: none could be had.
+        """
+        ...
+
+    def sweep(self) -> None:
+        """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
+        ...

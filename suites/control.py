@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from clusters.components import BuildSource
+from clusters import providers
 from clusters.interface import Cluster, ClusterProvider
-from clusters.local.provider import LocalProvider
-from harness.errors import EnvironmentBlocked, HarnessError
+from harness.errors import HarnessError
 
 
 class Control:
@@ -41,11 +40,7 @@ class Control:
             self.restart(component)
 
     def _provider(self) -> ClusterProvider:
-        if self._cluster.provider == "local":
-            return LocalProvider(BuildSource())
-        raise EnvironmentBlocked(
-            f"components of a {self._cluster.provider} cluster can't be restarted from here"
-        )
+        return providers.of(self._cluster)
 
 
 @pytest.fixture

@@ -23,11 +23,16 @@ def own_socket() -> Path:
     return directory() / "docker.sock"
 
 
+def own_host() -> str:
+    """That socket as DOCKER_HOST has it."""
+    return f"unix://{own_socket()}"
+
+
 def environment() -> dict[str, str]:
     """The environment for docker and kind: the user's DOCKER_HOST, else our daemon if one runs."""
     chosen = dict(os.environ)
     if "DOCKER_HOST" not in chosen and own_socket().exists():
-        chosen["DOCKER_HOST"] = f"unix://{own_socket()}"
+        chosen["DOCKER_HOST"] = own_host()
     return chosen
 
 

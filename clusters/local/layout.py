@@ -83,7 +83,7 @@ def write_credentials(layout: Layout) -> None:
 
     The users and groups are those of https://kubernetes.io/docs/setup/best-practices/certificates/.
     """
-    authority = CertificateAuthority(layout.pki)
+    authority = CertificateAuthority.create(layout.pki)
     service_account_keys(layout.pki)
     loopback = ("127.0.0.1", "localhost")
     authority.issue("etcd", "etcd", hosts=loopback)

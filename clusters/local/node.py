@@ -18,6 +18,7 @@ import urllib3
 import yaml
 
 from clusters import processes
+from clusters.kubelet import FREQUENCIES
 from clusters.local import cgroups, namespaces
 from clusters.local.containerd import SOCKET
 from clusters.local.containerd import write_config as write_containerd_config
@@ -211,15 +212,7 @@ class LocalNode:
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": cgroups.path(self.layout.state.id, self.name),
             "failSwapOn": False,
-            # Default 10 s: device plugins would show in the node's status only that late.
-            "nodeStatusUpdateFrequency": "2s",
-            # Default 5 m. If the node controller's attempt to lift the not-ready taint fails, it tries again
-            # only at the next write (pkg/controller/nodelifecycle, doNodeProcessingPassWorker).
-            "nodeStatusReportFrequency": "10s",
-            # Default 1 m. A kubelet that is ahead of the Node authorizer's view of a new pod is refused the
-            # pod's claim; SyncPod reports no error for that, so it tries again only at the next regular sync,
-            # 1 to 1.5 times this later (pkg/kubelet/kuberuntime/kuberuntime_manager.go, pod_workers.go).
-            "syncFrequency": "5s",
+            **FREQUENCIES,
             "makeIPTablesUtilChains": False,
             "resolvConf": str(self.directory / "resolv.conf"),
             "volumePluginDir": str(self.directory / "volume-plugins"),

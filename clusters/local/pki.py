@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from clusters.local.state import write_atomically
@@ -19,15 +19,26 @@ _LIFETIME = datetime.timedelta(days=30)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 
+SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
 class CertificateAuthority:
     """Issues the cluster's certificates into its `pki` folder."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, key: SigningKey, certificate: x509.Certificate) -> None:
         self.directory = directory
+        self.certificate = directory / "ca.crt"
+        self._key = key
+        self._name = certificate.subject
+        self._key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._key_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dra-harness-ca")])
+        write_atomically(self.certificate, _pem(certificate))
+
+    @classmethod
+    def create(cls, directory: Path) -> CertificateAuthority:
+        """A new authority; its key is in memory only."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dra-harness-ca")])
         key_usage = x509.KeyUsage(
             digital_signature=True,
             key_cert_sign=True,
@@ -39,15 +50,27 @@ class CertificateAuthority:
             encipher_only=False,
             decipher_only=False,
         )
+        key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         certificate = (
-            self._builder(self._name, self._key.public_key())
+            _builder(name, name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(key_usage, critical=True)
-            .add_extension(self._key_id, critical=False)
-            .sign(self._key, hashes.SHA256())
+            .add_extension(key_id, critical=False)
+            .sign(key, hashes.SHA256())
         )
-        self.certificate = directory / "ca.crt"
-        write_atomically(self.certificate, _pem(certificate))
+        return cls(directory, key, certificate)
+
+    @classmethod
+    def of(cls, directory: Path, certificate: bytes, key: bytes) -> CertificateAuthority:
+        """An authority that is there, of its certificate and key as PEM; the key is kept in memory only.
+
+        Raises:
+            ValueError: they are no certificate and no ECDSA or RSA key.
+        """
+        loaded = serialization.load_pem_private_key(key, password=None)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise ValueError(f"the authority's key is a {type(loaded).__name__}")
+        return cls(directory, loaded, x509.load_pem_x509_certificate(certificate))
 
     def issue(
         self, file_name: str, common_name: str, *, organization: str = "", hosts: Sequence[str] = ()
@@ -57,7 +80,7 @@ class CertificateAuthority:
         if organization:
             attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(x509.Name(attributes), key.public_key())
+        builder = _builder(x509.Name(attributes), self._name, key.public_key())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if hosts:
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
@@ -75,18 +98,6 @@ class CertificateAuthority:
         certificate_path = self.directory / f"{file_name}.crt"
         write_atomically(certificate_path, _pem(certificate))
         return certificate_path, write_key(self.directory / f"{file_name}.key", key)
-
-    def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _CLOCK_SKEW)
-            .not_valid_after(now + _LIFETIME)
-        )
 
 
 def service_account_keys(directory: Path) -> tuple[Path, Path]:
@@ -132,6 +143,21 @@ def write_kubeconfig(path: Path, *, server: str, ca: Path, certificate: Path, ke
     }
     write_atomically(path, yaml.safe_dump(config, sort_keys=False))
     return path
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _LIFETIME)
+    )
 
 
 def _pem(certificate: x509.Certificate) -> str:

@@ -36,6 +36,7 @@ _MOVED_BY = {"state directory": "DRA_HARNESS_STATE", "cache": "DRA_HARNESS_CACHE
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _NEEDED_MIB = 1024
+_MAX_SIMULATED = 5000
 _MASKED = ("/var/lib", "/var/log", "/run")
 
 
@@ -60,17 +61,25 @@ def require(spec: ClusterSpec) -> None:
     Raises:
         UsageError: naming what is wrong and what was expected.
     """
-    if not _NAME.fullmatch(spec.name):
-        raise UsageError(
-            f"cluster name {spec.name!r}: expected at most 32 of a-z, 0-9 and -, not at the ends"
-        )
+    require_name(spec.name)
     if not 1 <= spec.nodes <= MAX_NODES:
         raise UsageError(f"--nodes {spec.nodes}: expected 1 to {MAX_NODES}")
-    if not 0 <= spec.simulated_nodes <= 5000:
-        raise UsageError(f"--simulated-nodes {spec.simulated_nodes}: expected 0 to 5000")
+    require_simulated(spec.simulated_nodes)
     for finding in check_machine():
         if not finding.ok:
             raise UsageError(f"{finding.subject}: {finding.message}")
+
+
+def require_name(name: str) -> None:
+    """Refuse what can't be the name of a cluster."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"cluster name {name!r}: expected at most 32 of a-z, 0-9 and -, not at the ends")
+
+
+def require_simulated(count: int) -> None:
+    """Refuse a number of simulated nodes that can't be."""
+    if not 0 <= count <= _MAX_SIMULATED:
+        raise UsageError(f"--simulated-nodes {count}: expected 0 to {_MAX_SIMULATED}")
 
 
 def _root() -> Finding:

@@ -77,6 +77,9 @@ class LocalProvider:
             self._locks.pop(name).release()
         teardown.take_down(state.load(name), force=force)
 
+    def collect_logs(self, name: str) -> None:
+        """Nothing to do: they are written where they are read."""
+
     def sweep(self) -> None:
         """Remove whatever killed runs left behind."""
         teardown.sweep()
@@ -204,7 +207,7 @@ class _BringUp:
         driver_host.wait_for_bundled(driver, started, client)
         self._reached("slices published")
         if self._spec.simulated_nodes:
-            simulated.bring_up(self._layout, client, self._spec.inventory)
+            simulated.bring_up(cluster, self._layout.programs["kwok"], client, self._spec.inventory)
             self._reached("simulated nodes Ready")
         ready = self._layout.state.model_copy(
             update={

@@ -21,8 +21,8 @@ from fake_driver.publishing.plan import slice_prefix
 from fake_driver.publishing.split import split
 
 from clusters import driver_host, processes
+from clusters.interface import Cluster
 from clusters.local import bootstrap
-from clusters.local.layout import Layout
 from clusters.local.state import write_atomically
 from harness.errors import EnvironmentBlocked
 from harness.kube import (
@@ -97,23 +97,28 @@ _OPTIONS = {
 }
 
 
-def bring_up(layout: Layout, client: KubeClient, inventory: Path | None) -> None:
+KUBECONFIG = "kwok-client.kubeconfig"
+"""The credentials that kwok gets, in the cluster's folder."""
+
+
+def bring_up(cluster: Cluster, kwok: Path, client: KubeClient, inventory: Path | None) -> None:
     """Start kwok, create the cluster's simulated nodes with their slices, and wait until all are Ready.
 
     Args:
-        layout: of the cluster, which has a Ready real node to model the simulated ones on.
+        cluster: which has a Ready real node to model the simulated ones on.
+        kwok: the program.
         client: as admin.
         inventory: the bundled driver's inventory profile; None takes its default.
 
     Raises:
         EnvironmentBlocked: kwok ended, or the nodes were not Ready in time.
     """
-    count = layout.state.simulated_nodes
+    count = cluster.simulated_nodes
     _grant(client)
-    model = client.get(NODES, layout.state.nodes[0])
-    real = len(layout.state.nodes)
+    model = client.get(NODES, cluster.nodes[0].name)
+    real = len(cluster.nodes)
     nodes = [
-        node_object(f"{_NAME_PREFIX}{index}", layout.state.name, model, ttl(real + index))
+        node_object(f"{_NAME_PREFIX}{index}", cluster.name, model, ttl(real + index))
         for index in range(1, count + 1)
     ]
     publish = partial(_publish, client, driver_host.bundled_inventory(inventory))
@@ -121,9 +126,9 @@ def bring_up(layout: Layout, client: KubeClient, inventory: Path | None) -> None
         stored = list(pool.map(partial(_create, client), nodes))
         # Slices, and the leases that kwok makes, come only now: for each owner that the garbage collector has
         # not seen yet it asks the API server, at 20 requests/s, into the load that is to be measured.
-        popen = _start(layout)
+        popen = _start(cluster, kwok)
         list(pool.map(publish, stored))
-    _wait_held(layout, client, popen)
+    _wait_held(cluster, client, popen)
 
 
 def ttl(nodes: int) -> int:
@@ -246,9 +251,13 @@ def _grant(client: KubeClient) -> None:
     client.create(FLOW_SCHEMAS, flow_schema)
 
 
-def _start(layout: Layout) -> subprocess.Popen[bytes]:
+def _log(cluster: Cluster) -> Path:
+    return cluster.directory / "logs" / f"{COMPONENT}.log"
+
+
+def _start(cluster: Cluster, kwok: Path) -> subprocess.Popen[bytes]:
     """Start kwok; it serves nothing, since it gets no port."""
-    directory = layout.state.directory / COMPONENT
+    directory = cluster.directory / COMPONENT
     directory.mkdir(mode=0o700)
     config = directory / "config.yaml"
     write_atomically(config, yaml.safe_dump_all(kwok_config(), sort_keys=False))
@@ -256,12 +265,12 @@ def _start(layout: Layout) -> subprocess.Popen[bytes]:
         # It would also read the stages in the user's own ~/.kwok.
         "env",
         f"KWOK_WORKDIR={directory}",
-        layout.programs[COMPONENT],
+        kwok,
         f"--config={config}",
-        f"--kubeconfig={layout.kubeconfig('kwok-client')}",
+        f"--kubeconfig={cluster.directory / KUBECONFIG}",
         "--v=WARN",
     ]
-    return processes.spawn(argv, cluster_id=layout.state.id, component=COMPONENT, log=layout.log(COMPONENT))
+    return processes.spawn(argv, cluster_id=cluster.id, component=COMPONENT, log=_log(cluster))
 
 
 def _create(client: KubeClient, node: Object) -> Object:
@@ -279,13 +288,13 @@ def _publish(client: KubeClient, inventory: Inventory, node: Object) -> None:
         client.request("POST", RESOURCE_SLICES.path(), body=slice_, accept=METADATA)
 
 
-def _wait_held(layout: Layout, client: KubeClient, popen: subprocess.Popen[bytes]) -> None:
+def _wait_held(cluster: Cluster, client: KubeClient, popen: subprocess.Popen[bytes]) -> None:
     """Wait until kwok holds the leases of all nodes: only then it looks after their pods, too."""
-    count = layout.state.simulated_nodes
+    count = cluster.simulated_nodes
 
     def held() -> bool:
         if popen.poll() is not None:
-            raise EnvironmentBlocked(f"{COMPONENT} ended: {processes.tail(layout.log(COMPONENT))}")
+            raise EnvironmentBlocked(f"{COMPONENT} ended: {processes.tail(_log(cluster))}")
         leases, _ = client.metadata(_LEASES, _LEASE_NAMESPACE)
         missing = count - sum(lease["name"].startswith(_NAME_PREFIX) for lease in leases)
         if missing:
@@ -296,4 +305,4 @@ def _wait_held(layout: Layout, client: KubeClient, popen: subprocess.Popen[bytes
     try:
         wait_until(held, deadline, "kwok to look after the simulated nodes", interval=0.2)
     except AssertionError as error:
-        raise EnvironmentBlocked(f"{error}\n{processes.tail(layout.log(COMPONENT))}") from error
+        raise EnvironmentBlocked(f"{error}\n{processes.tail(_log(cluster))}") from error

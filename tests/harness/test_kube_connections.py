@@ -33,7 +33,7 @@ def test_another_context_is_another_user(server: Server, tmp_path: Path) -> None
 def test_a_client_certificate_is_shown_and_the_server_verified(
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:
-    authority = CertificateAuthority(tmp_path / "pki")
+    authority = CertificateAuthority.create(tmp_path / "pki")
     certificate, key = authority.issue("server", "server", hosts=("127.0.0.1",))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
     context.load_cert_chain(certificate, key)
@@ -54,7 +54,7 @@ def test_a_client_certificate_is_shown_and_the_server_verified(
     assert server.last.peer == "somebody"
     kube._api.rest_client.pool_manager.clear()
 
-    stranger = CertificateAuthority(tmp_path / "other")
+    stranger = CertificateAuthority.create(tmp_path / "other")
     foreign = write_kubeconfig(
         tmp_path / "foreign",
         server=server.url,

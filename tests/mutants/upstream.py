@@ -44,7 +44,7 @@ class Upstream:
     """The server, and a cluster whose addresses lead to it."""
 
     def __init__(self, directory: Path) -> None:
-        authority = CertificateAuthority(directory / "pki")
+        authority = CertificateAuthority.create(directory / "pki")
         server = authority.issue("server", "server", hosts=["127.0.0.1"])
         admin = authority.issue("admin", "admin", organization="system:masters")
         self.answers: dict[str, Said] = {}

@@ -31,7 +31,7 @@ def mode(path: Path) -> str:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path / "pki")
+    return CertificateAuthority.create(tmp_path / "pki")
 
 
 def handshake(
@@ -85,7 +85,7 @@ def test_a_client_certificate_serves_nobody(authority: CertificateAuthority) -> 
 
 
 def test_another_authoritys_certificate_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
-    other = CertificateAuthority(tmp_path / "other")
+    other = CertificateAuthority.create(tmp_path / "other")
     server = authority.issue("apiserver", "kube-apiserver", hosts=("127.0.0.1",))
     with pytest.raises(ssl.SSLError):
         handshake(authority, server, other.issue("admin", "somebody"), "127.0.0.1")

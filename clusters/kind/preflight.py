@@ -1,0 +1,72 @@
+"""What must be true before a kind cluster is made; every failure is one clear message."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from clusters.interface import ClusterSpec, Finding
+from clusters.kind import daemon, docker
+from clusters.local import preflight as local
+from clusters.local.node import has_cap_sys_resource
+from harness.errors import EnvironmentBlocked, UsageError
+
+_MAX_WORKERS = 5
+"""Each node takes about 20 of the machine's 128 inotify instances."""
+
+
+def check_machine() -> list[Finding]:
+    """Everything that provider kind needs of the machine, found or not."""
+    root = os.geteuid() == 0
+    findings = [
+        Finding("root", root, "yes" if root else "provider kind shares the kubelets' folders; use sudo"),
+        _client(),
+    ]
+    if all(finding.ok for finding in findings):
+        findings.append(_daemon())
+    return findings
+
+
+def require(spec: ClusterSpec) -> None:
+    """Refuse a spec or a machine that can't work.
+
+    Raises:
+        UsageError: naming what is wrong and what was expected.
+    """
+    local.require_name(spec.name)
+    if not 1 <= spec.nodes <= _MAX_WORKERS:
+        raise UsageError(f"--nodes {spec.nodes}: provider kind expects 1 to {_MAX_WORKERS} workers")
+    local.require_simulated(spec.simulated_nodes)
+    for finding in check_machine():
+        if not finding.ok:
+            raise UsageError(f"{finding.subject}: {finding.message}")
+
+
+def _client() -> Finding:
+    path = shutil.which("docker")
+    return Finding("docker", path is not None, path or "not on PATH: apt-get install docker.io")
+
+
+def _daemon() -> Finding:
+    host = docker.environment().get("DOCKER_HOST", "")
+    if host and not host.startswith("unix://"):
+        message = f"DOCKER_HOST is {host}: nodes share folders with this machine, so expected unix://..."
+        return Finding("docker daemon", ok=False, message=message)
+    try:
+        version = docker.run(["version", "--format", "{{.Server.Version}}"], timeout=20).strip()
+    except EnvironmentBlocked as error:
+        return Finding("docker daemon", ok=False, message=_advice(str(error)))
+    return Finding("docker daemon", ok=True, message=f"{version} {_place(host)}".strip())
+
+
+def _advice(refusal: str) -> str:
+    if "permission denied" in refusal.lower():
+        return f"{refusal}; add yourself to the group docker, or use sudo"
+    missing = [f"{name} ({package})" for name, package in daemon.PACKAGES.items() if not shutil.which(name)]
+    lacking = f"; for that, first apt-get install what it needs: {', '.join(missing)}" if missing else ""
+    limits = "" if has_cap_sys_resource() else " (root lacks CAP_SYS_RESOURCE here; it copes with that)"
+    return f"{refusal}; start yours, or `dra-harness docker up`{limits}{lacking}"
+
+
+def _place(host: str) -> str:
+    return "(the harness's own)" if host == docker.own_host() else host

@@ -1,0 +1,357 @@
+"""Provider `kind`: Kubernetes in containers, made by the real tool, with the bundled driver on workers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+import yaml
+
+from clusters import driver_host, processes
+from clusters.components import KIND, PROGRAMS, ComponentSource
+from clusters.components.image import write_archive
+from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
+from clusters.kind import config, credentials, docker, logs, node_image, nodes, preflight, restart, state
+from clusters.local import bootstrap, cgroups, simulated
+from clusters.local.node import has_cap_sys_resource
+from clusters.local.state import new_id, write_atomically
+from clusters.profiles import feature_gates
+from harness.errors import EnvironmentBlocked, HarnessError, UsageError
+from harness.kube import NODES, KubeClient
+from harness.waiting import NotYet, wait_until
+
+_CREATE_SECONDS = 300.0
+_READY_SECONDS = 120.0
+_DELETE_SECONDS = 120.0
+_LOAD_SECONDS = 120.0
+_DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+
+
+class KindProvider:
+    """Clusters of nodes that are containers of Docker."""
+
+    name = "kind"
+
+    def __init__(self, source: ComponentSource, image: str | None = None) -> None:
+        self._source = source
+        self._image = image
+        self._locks: dict[str, filelock.BaseFileLock] = {}
+
+    def up(self, spec: ClusterSpec, progress: Progress) -> Cluster:
+        """Bring a cluster up: `spec.nodes` workers beside the control plane, and the bundled driver."""
+        preflight.require(spec)
+        driver_host.bundled_inventory(spec.inventory)  # a wrong one ends here, before anything is made
+        self.sweep()
+        if state.load(spec.name) is not None:
+            raise UsageError(
+                f"a kind cluster named {spec.name!r} exists; choose another name, or first "
+                f"`dra-harness down {spec.name}`"
+            )
+        programs = self._programs(spec, progress)
+        image = self._image or node_image.ensure(self._source, spec.kubernetes, progress.components)
+        reserved = self._reserve(spec, image, programs["kind"])
+        try:
+            return _BringUp(spec, reserved, programs, progress).run()
+        except BaseException as error:
+            try:
+                _remove(reserved)
+            except HarnessError as left:
+                error.add_note(f"and not everything could be removed: {left}")
+            raise
+
+    def attach(self, name: str) -> Cluster:
+        """Find a cluster that is up."""
+        found = _load(name)
+        if not found.ready:
+            raise UsageError(f"cluster {name!r} did not come up; `dra-harness down {name}` cleans it")
+        return found.cluster()
+
+    def down(self, name: str, *, force: bool = False) -> None:
+        """Remove a cluster and everything of it; see `ClusterProvider.down`."""
+        found = _load(name)
+        if name in self._locks:
+            self._locks.pop(name).release()
+        try:
+            with state.maker_lock(found).acquire(blocking=False):
+                _remove(found)
+        except filelock.Timeout:
+            if not force:
+                raise UsageError(
+                    f"cluster {name!r} is in use by the process that makes it; end that, or use --force"
+                ) from None
+            _remove(found)
+
+    def sweep(self) -> None:
+        """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
+        for found in state.load_all():
+            if found.kept:
+                continue
+            try:
+                with state.maker_lock(found).acquire(blocking=False):
+                    _remove(found)
+            except filelock.Timeout:
+                continue
+
+    def list(self) -> Sequence[Cluster]:
+        """All kind clusters of this user, also those left half-way."""
+        return [found.cluster() for found in state.load_all()]
+
+    def status(self, name: str) -> Sequence[ComponentStatus]:
+        """The processes that the cluster should have, and where `collect_logs` puts their logs."""
+        found = _load(name)
+        statuses = []
+        for component in logs.components(found):
+            program, _, node = component.partition("/")
+            statuses.append(_status(found, component, _pid(node or found.control_plane, program)))
+        if found.simulated_nodes:
+            kwok = simulated.COMPONENT
+            statuses.append(_status(found, kwok, processes.main_pid(found.id, kwok, kwok)))
+        return statuses
+
+    def collect_logs(self, name: str) -> None:
+        """Bring the logs of the cluster's components out of its nodes; see `logs.collect`."""
+        logs.collect(name)
+
+    def restart(
+        self,
+        name: str,
+        component: str,
+        gates: Mapping[str, bool] | None = None,
+        flags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Restart one component; see `ClusterProvider.restart`."""
+        restart.restart(_load(name), component, gates, flags)
+
+    def _programs(self, spec: ClusterSpec, progress: Progress) -> dict[str, Path]:
+        wanted = [PROGRAMS["pod"]]
+        if spec.simulated_nodes:
+            wanted.append(PROGRAMS[simulated.COMPONENT])
+        on_path = shutil.which("kind")
+        if on_path is None:
+            wanted.append(KIND)
+        programs = dict(self._source.ensure(wanted, spec.kubernetes, progress.components))
+        return programs if on_path is None else programs | {"kind": Path(on_path)}
+
+    def _reserve(self, spec: ClusterSpec, image: str, kind: Path) -> state.KindState:
+        """Take a name, and write it down, before anything is made."""
+        reserved = state.KindState(
+            id=new_id(),
+            name=spec.name,
+            kubernetes=spec.kubernetes,
+            profile=spec.profile,
+            nodes=spec.nodes,
+            node_image=image,
+            kind=kind,
+            docker_host=docker.environment().get("DOCKER_HOST", ""),
+            simulated_nodes=spec.simulated_nodes,
+            gates=dict(spec.gates),
+        )
+        state.save(reserved)
+        self._locks[spec.name] = state.maker_lock(reserved)
+        self._locks[spec.name].acquire()
+        return reserved
+
+
+def image_version(image: str) -> str:
+    """The Kubernetes version of a node image, where kind itself looks for it.
+
+    Raises:
+        EnvironmentBlocked: it is no node image, or Docker can't get it.
+    """
+    return docker.run(["run", "--rm", "--entrypoint", "cat", image, "/kind/version"]).strip()
+
+
+def _load(name: str) -> state.KindState:
+    found = state.load(name)
+    if found is None:
+        known = ", ".join(each.name for each in state.load_all()) or "none"
+        raise UsageError(f"no kind cluster is named {name!r}; there are: {known}")
+    return found
+
+
+def _remove(found: state.KindState) -> None:
+    """End what was started for the cluster, and have kind delete its nodes. Safe to repeat."""
+    processes.kill(found.id)
+    if not _daemon_was_purged(found):
+        _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+    state.remove(found)
+
+
+def _daemon_was_purged(found: state.KindState) -> bool:
+    """Whether the cluster was on the harness's own daemon, and is gone with all that this had."""
+    return found.docker_host == docker.own_host() and not docker.directory().exists()
+
+
+def _host(of: state.KindState) -> dict[str, str]:
+    return {"DOCKER_HOST": of.docker_host} if of.docker_host else {}
+
+
+def _pid(node: str, program: str) -> int | None:
+    try:
+        running = nodes.running(node, program)
+    except EnvironmentBlocked:
+        return None
+    return running[0].pid if running else None
+
+
+def _status(found: state.KindState, component: str, pid: int | None) -> ComponentStatus:
+    log = found.directory / "logs" / f"{component.replace('/', '-')}.log"
+    return ComponentStatus(component, pid, log)
+
+
+def _kind(
+    of: state.KindState, arguments: Sequence[str | Path], seconds: float, stdin: str | None = None
+) -> None:
+    """Run kind; its kubeconfig is one of ours, so the user's own is never touched."""
+    own: list[str | Path] = ["--kubeconfig", of.kubeconfig("kind")] if arguments[1] == "cluster" else []
+    try:
+        done = subprocess.run(
+            [of.kind, *arguments, *own],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env={**docker.environment(), "KIND_EXPERIMENTAL_PROVIDER": "docker"} | _host(of),
+            check=False,
+            timeout=seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentBlocked(f"kind {arguments[0]}: {error}") from error
+    if done.returncode:
+        raise EnvironmentBlocked(f"kind {arguments[0]} {arguments[1]}: {done.stderr.strip()[-3000:]}")
+
+
+@dataclass
+class _BringUp:
+    """One bring-up, phase by phase."""
+
+    spec: ClusterSpec
+    state: state.KindState
+    programs: Mapping[str, Path]
+    progress: Progress
+
+    def run(self) -> Cluster:
+        self._started = time.monotonic()
+        self._phases: dict[str, float] = {}
+        self._make_folders()
+        self._create()
+        self._reached("nodes made")
+        credentials.write(self.state, self.state.kubeconfig("kind"))
+        self._note_ports()
+        restart.remember(self.state)
+        client = KubeClient.from_kubeconfig(self.state.kubeconfig("admin"))
+        bootstrap.create_role(client, "dra-harness-driver", bootstrap.DRIVER_RULES)
+        bootstrap.bind_role(client, "dra-harness-driver", "dra-harness-driver", "dra-harness-driver")
+        cluster = self.state.cluster()
+        driver, started = driver_host.start_bundled(cluster, self.spec.inventory)
+        self._load_images()
+        self._wait_for_nodes(client)
+        self._reached("nodes Ready")
+        driver_host.wait_for_bundled(driver, started, client)
+        self._reached("slices published")
+        if self.spec.simulated_nodes:
+            _keep_daemon_sets_off(client, simulated.SIMULATED)
+            simulated.bring_up(cluster, self.programs[simulated.COMPONENT], client, self.spec.inventory)
+            self._reached("simulated nodes Ready")
+        seconds = round(time.monotonic() - self._started, 2)
+        ready = {
+            "ready": True,
+            "kept": not self.spec.ephemeral,
+            "seconds": seconds,
+            "phases": self._phases,
+        }
+        self._update(ready)
+        return self.state.cluster()
+
+    def _make_folders(self) -> None:
+        for index in range(1, self.state.nodes + 1):
+            for folder in state.NODE_FOLDERS:
+                (self.state.node_dir(index) / folder).mkdir(parents=True)
+        (self.state.directory / "pod-logs").mkdir()
+
+    def _create(self) -> None:
+        own_image = self.state.node_image.startswith(f"{node_image.REPOSITORY}:")
+        own_gates = feature_gates(self.state.profile, self.state.kubernetes)
+        document = config.document(
+            self.state,
+            {**own_gates, **self.state.gates},
+            port=self.spec.port,
+            kubelet_gates={} if has_cap_sys_resource() else {"KubeletInUserNamespace": True},
+            dns=not own_image,
+            fail_cgroup_v1=None if cgroups.is_v2() else False,
+        )
+        path = self.state.directory / "kind.yaml"
+        write_atomically(path, yaml.safe_dump(document, sort_keys=False))
+        image = self.state.node_image
+        create: list[str | Path] = ["create", "cluster", "--config", path, "--image", image]
+        _kind(self.state, create, _CREATE_SECONDS)
+
+    def _note_ports(self) -> None:
+        control_plane = nodes.containers(self.state.kind_name)[self.state.control_plane]
+        published: Mapping[str, Any] = control_plane["NetworkSettings"]["Ports"]
+        ports = {
+            component: int(published[f"{port}/tcp"][0]["HostPort"])
+            for component, port in config.METRICS_PORTS.items()
+        }
+        self._update({"ports": ports})
+
+    def _load_images(self) -> None:
+        archive = self.state.directory / "images.tar"
+        write_archive(self.programs["pod"], archive)
+        workers = ",".join(self.state.workers)
+        load: list[str | Path] = [
+            "load",
+            "image-archive",
+            archive,
+            "--name",
+            self.state.kind_name,
+            "--nodes",
+            workers,
+        ]
+        _kind(self.state, load, _LOAD_SECONDS)
+        archive.unlink()
+
+    def _wait_for_nodes(self, client: KubeClient) -> None:
+        def ready() -> bool:
+            found = {node["metadata"]["name"]: node for node in client.list(NODES)}
+            waiting = [
+                name for name in self.state.workers if name not in found or not restart.is_ready(found[name])
+            ]
+            if waiting:
+                raise NotYet(f"not {', '.join(waiting)}")
+            return True
+
+        _or_blocked(lambda: wait_until(ready, _READY_SECONDS, "all workers to be Ready", interval=0.1))
+
+    def _update(self, what: Mapping[str, Any]) -> None:
+        self.state = self.state.model_copy(update=dict(what))
+        state.save(self.state)
+
+    def _reached(self, phase: str) -> None:
+        seconds = round(time.monotonic() - self._started, 2)
+        self._phases[phase] = seconds
+        self.progress.reached(phase, seconds)
+
+
+def _or_blocked(wait: Callable[[], Any]) -> None:
+    try:
+        wait()
+    except AssertionError as error:
+        raise EnvironmentBlocked(str(error)) from error
+
+
+def _keep_daemon_sets_off(client: KubeClient, label: str) -> None:
+    """Keep kube-system's daemon sets, which tolerate everything, off nodes that have a label."""
+    expression = {"key": label, "operator": "DoesNotExist"}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
+    listed = yaml.safe_load(client.request("GET", _DAEMON_SETS))
+    for daemon_set in listed["items"]:
+        path = f"{_DAEMON_SETS}/{daemon_set['metadata']['name']}"
+        client.request("PATCH", path, body=patch, content_type="application/strategic-merge-patch+json")
