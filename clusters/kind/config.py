@@ -31,7 +31,7 @@ def document(
     *,
     port: int = 0,
     kubelet_gates: Mapping[str, bool] | None = None,
-    dns: bool = True,
+    own_image: bool = False,
     fail_cgroup_v1: bool | None = None,
 ) -> dict[str, Any]:
     """The configuration of a cluster.
@@ -41,7 +41,7 @@ def document(
         gates: feature gates of every component.
         port: of the API server, on loopback; 0 leaves it to Docker.
         kubelet_gates: further gates of the kubelets alone.
-        dns: whether the node image has CoreDNS.
+        own_image: whether the node image is of the harness's own, which has no CoreDNS and no iptables.
         fail_cgroup_v1: what the kubelets are told; None leaves it out.
     """
     kubelet = {"kind": "KubeletConfiguration", **FREQUENCIES}
@@ -49,20 +49,21 @@ def document(
         kubelet["featureGates"] = dict(kubelet_gates)
     if fail_cgroup_v1 is not None:
         kubelet["failCgroupV1"] = fail_cgroup_v1
-    if not dns:
-        kubelet["resolvConf"] = "/kind/pod-resolv.conf"
+    networking = {
+        "apiServerAddress": "127.0.0.1",
+        "apiServerPort": port or _DOCKERS_CHOICE,
+        "podSubnet": _POD_SUBNET,
+    }
     patches = [_cluster_patch(gates, state.kubernetes), kubelet]
-    if not dns:
+    if own_image:
+        networking["kubeProxyMode"] = "nftables"
+        kubelet["resolvConf"] = "/kind/pod-resolv.conf"
         patches.append({"kind": "InitConfiguration", "skipPhases": ["preflight", "addon/coredns"]})
     return {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "name": state.kind_name,
-        "networking": {
-            "apiServerAddress": "127.0.0.1",
-            "apiServerPort": port or _DOCKERS_CHOICE,
-            "podSubnet": _POD_SUBNET,
-        },
+        "networking": networking,
         "featureGates": dict(gates),
         "runtimeConfig": {"api/all": "true"} if state.profile == "alpha" else {},
         "nodes": [_control_plane(state), *(_worker(state, index) for index in range(1, state.nodes + 1))],

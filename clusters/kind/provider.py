@@ -282,7 +282,7 @@ class _BringUp:
             {**own_gates, **self.state.gates},
             port=self.spec.port,
             kubelet_gates={} if has_cap_sys_resource() else {"KubeletInUserNamespace": True},
-            dns=not own_image,
+            own_image=own_image,
             fail_cgroup_v1=None if cgroups.is_v2() else False,
         )
         path = self.state.directory / "kind.yaml"

@@ -27,6 +27,7 @@ from clusters.local.state import write_atomically
 from harness.errors import EnvironmentBlocked
 from harness.kube import (
     FLOW_SCHEMAS,
+    MERGE_PATCH,
     METADATA,
     NODES,
     RESOURCE_SLICES,
@@ -279,7 +280,9 @@ def _create(client: KubeClient, node: Object) -> Object:
     The node controller would lift it too, at its own pace.
     """
     stored: Object = json.loads(client.request("POST", NODES.path(), body=node, accept=METADATA))
-    client.request("PUT", NODES.path(name=node["metadata"]["name"]), body=node, accept=METADATA)
+    # A patch, since kubeadm's controller manager gives nodes an address range meanwhile.
+    path, taints = NODES.path(name=node["metadata"]["name"]), {"spec": {"taints": node["spec"]["taints"]}}
+    client.request("PATCH", path, body=taints, content_type=MERGE_PATCH, accept=METADATA)
     return stored
 
 
