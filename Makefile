@@ -1,5 +1,5 @@
 # The two commands of the README; each sets up what it needs.
-.PHONY: run test setup setup-test lint unit integration bench flakes mutants
+.PHONY: run test test-kind setup setup-test setup-kind lint unit integration bench flakes mutants
 HARNESS = .venv/bin/dra-harness
 PYTEST = .venv/bin/python -m pytest
 
@@ -8,11 +8,18 @@ run: setup
 
 test: setup-test lint unit integration
 
+# On kind: starts a Docker daemon of the harness's own if none answers, and builds a node image.
+test-kind: setup-kind
+	$(PYTEST) -m kind
+
 setup:
 	python3 scripts/setup.py
 
 setup-test:
 	python3 scripts/setup.py --test
+
+setup-kind:
+	python3 scripts/setup.py --test --kind
 
 lint:
 	.venv/bin/ruff check
@@ -21,7 +28,7 @@ lint:
 	.venv/bin/lint-imports
 
 unit:
-	$(PYTEST) -n 2 -m "not integration and not browser"
+	$(PYTEST) -n 2 -m "not integration and not browser and not kind"
 
 integration:
 	$(PYTEST) -m "integration or browser"

@@ -85,12 +85,12 @@ def down(
         return
     failed = []
     for each in providers.every():
-        try:
-            each.sweep()
-            for cluster in each.list():
+        each.sweep()
+        for cluster in each.list():
+            try:
                 _take_down(cluster.name, force=force)
-        except HarnessError as error:
-            failed.append(error)
+            except HarnessError as error:
+                failed.append(error)
     if failed:
         raise type(failed[0])("; ".join(map(str, failed)))
 

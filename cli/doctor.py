@@ -11,9 +11,10 @@ from fake_driver.inventory.nvml.config import NvmlConfig
 from fake_driver.inventory.nvml.inventory import NvmlInventory
 
 from cli.console import err, show
-from cli.options import Output, OutputOption
+from cli.options import Output, OutputOption, ProviderName, ProviderOption
 from clusters.components import machine
 from clusters.driver_host import BUNDLED_DRIVER
+from clusters.kind import preflight as kind_preflight
 from clusters.local import preflight
 from harness.errors import EnvironmentBlocked
 
@@ -22,12 +23,17 @@ NvmlOption = Annotated[
 ]
 
 
-def doctor(output: OutputOption = Output.TABLE, nvml: NvmlOption = False) -> None:
-    """Say what this machine lacks for a local cluster, or for GPUs; exits 3 if it lacks something."""
+def doctor(
+    output: OutputOption = Output.TABLE,
+    nvml: NvmlOption = False,
+    provider_name: ProviderOption = ProviderName.LOCAL,
+) -> None:
+    """Say what this machine lacks for a cluster, or for GPUs; exits 3 if it lacks something."""
     if nvml:
         show_gpus(output)
         return
-    findings = [*preflight.check_machine(), *machine.check_machine()]
+    checked = kind_preflight if provider_name is ProviderName.KIND else preflight
+    findings = [*checked.check_machine(), *machine.check_machine()]
     rows = [
         {"subject": each.subject, "state": "ok" if each.ok else "missing", "message": each.message}
         for each in findings

@@ -30,17 +30,25 @@ FILES = {"libseccomp-dev": "seccomp.h", "libc6-dev": "stdio.h"}
 """Package -> a header that it brings; both are for building runc."""
 
 TEST_PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver"}
+KIND_PROGRAMS = {
+    "docker": "docker.io",
+    "dockerd": "docker.io",
+    "runc": "runc",
+    "iptables": "iptables",
+    "debootstrap": "debootstrap",
+}
 
 
 def main() -> None:
     """Set up, or end with one message and exit code 2."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--test", action="store_true", help="also what the project's own tests need")
+    parser.add_argument("--kind", action="store_true", help="also what provider kind needs")
     options = parser.parse_args()
     if sys.version_info < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         _fail(f"Python {oldest} or newer is needed; this is {sys.version.split()[0]}")
-    packages = missing_packages(with_tests=options.test)
+    packages = missing_packages(with_tests=options.test, with_kind=options.kind)
     if packages:
         install(packages)
     uv = ROOT / ".venv-tools" / "bin" / "uv"
@@ -50,10 +58,11 @@ def main() -> None:
     _run([uv, "sync", "--frozen", "--quiet", "--python", sys.executable])
 
 
-def missing_packages(*, with_tests: bool) -> list[str]:
+def missing_packages(*, with_tests: bool, with_kind: bool = False) -> list[str]:
     """The Debian packages that this machine lacks, by what they would bring."""
-    programs = PROGRAMS | (TEST_PROGRAMS if with_tests else {})
-    packages = [package for program, package in programs.items() if shutil.which(program) is None]
+    programs = PROGRAMS | (TEST_PROGRAMS if with_tests else {}) | (KIND_PROGRAMS if with_kind else {})
+    wanted = [package for program, package in programs.items() if shutil.which(program) is None]
+    packages = list(dict.fromkeys(wanted))
     packages += [package for package, header in FILES.items() if not _has_header(header)]
     if not _has_module("ensurepip"):
         packages.append("python3-venv")

@@ -6,6 +6,7 @@ had is noted in place of it: collecting never hides the failure itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
+from clusters import providers
 from clusters.driver_host import HostedDevicePlugin, HostedDriver, HostedProcess
 from clusters.interface import Cluster
+from harness.errors import EnvironmentBlocked
 from harness.kube import (
     ADMISSION_POLICIES,
     DEPLOYMENTS,
@@ -77,6 +80,8 @@ def _contents(fixtures: dict[str, Any]) -> list[tuple[str, Callable[[], str]]]:
     if kube is not None and namespace is not None:
         for name, resource in _NAMESPACED.items():
             contents.append((f"{name}.yaml", partial(_objects, kube, resource, namespace)))
+    with contextlib.suppress(EnvironmentBlocked):  # a cluster of somebody else has no logs for us
+        providers.of(cluster).collect_logs(cluster.name)
     logs = sorted((cluster.directory / "logs").glob("*.log"))
     contents += [(path.name, partial(_tail, path)) for path in logs]
     for driver in drivers.hosted if drivers else ():

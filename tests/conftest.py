@@ -12,7 +12,9 @@ import pytest
 
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
+from clusters.kind import daemon, docker
 from clusters.local.provider import LocalProvider
+from harness.errors import EnvironmentBlocked
 from tests.support.commands import Command
 
 
@@ -35,6 +37,20 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         provider.down("shared")
 
 
+@pytest.fixture(scope="session")
+def docker_host() -> Iterator[str]:
+    """The DOCKER_HOST of a daemon that answers: the user's, or else the harness's own, started for the tests.
+
+    Its images stay on disk, so that the node image is built once.
+    """
+    started = not _answers()
+    if started:
+        daemon.up()
+    yield docker.environment().get("DOCKER_HOST", "")
+    if started:
+        daemon.down()
+
+
 @pytest.fixture
 def dra_harness(tmp_path: Path) -> Command:
     """Runs the command line as a user does; results go to the test's folder."""
@@ -50,3 +66,10 @@ def dra_harness(tmp_path: Path) -> Command:
         )
 
     return command
+
+
+def _answers() -> bool:
+    try:
+        return bool(docker.run(["version", "--format", "{{.Server.Version}}"], timeout=20))
+    except EnvironmentBlocked:
+        return False

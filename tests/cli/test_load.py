@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from cli import main
+from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterProvider
+from clusters.local.provider import LocalProvider
 from harness.errors import UsageError
 from load.request import LimitSet, Listener, LoadRequest, Size
 from load.result import LoadResult, Rates, Verdict
@@ -169,6 +171,7 @@ def test_a_load_run_ends_in_its_verdict_with_all_reports(
 def test_every_option_reaches_the_runner(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     recorded = Recorded(Verdict.PASS)
     monkeypatch.setattr("load.runner.run", recorded)
+    monkeypatch.setattr("clusters.providers.having", lambda _: LocalProvider(BuildSource()))
     options = (
         "--size M --limits default --cluster c --keep --kubernetes v1.36.3 --gates alpha --nodes 3 "
         "--simulated-nodes 50 --seconds 12.5 --rate 7 --arm a --arm b --processes 2 --web 8089 --seed 42 "

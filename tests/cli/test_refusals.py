@@ -76,13 +76,13 @@ VERSION = (
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("status nope", "no local cluster is named 'nope'; there are: none"),
-        ("down nope", "no local cluster is named 'nope'; there are: none"),
-        ("kubeconfig nope", "no local cluster is named 'nope'; there are: none"),
-        ("logs kubelet/node-1 --cluster nope", "no local cluster is named 'nope'; there are: none"),
-        ("plan --cluster nope", "no local cluster is named 'nope'; there are: none"),
-        ("run --cluster nope", "no local cluster is named 'nope'; there are: none"),
-        ("run --cluster=", "no local cluster is named ''; there are: none"),
+        ("status nope", "no cluster is named 'nope'; there are: none"),
+        ("down nope", "no cluster is named 'nope'; there are: none"),
+        ("kubeconfig nope", "no cluster is named 'nope'; there are: none"),
+        ("logs kubelet/node-1 --cluster nope", "no cluster is named 'nope'; there are: none"),
+        ("plan --cluster nope", "no cluster is named 'nope'; there are: none"),
+        ("run --cluster nope", "no cluster is named 'nope'; there are: none"),
+        ("run --cluster=", "no cluster is named ''; there are: none"),
         ("down", "down: expected the name of a cluster, or --all"),
         ("down a --all", "down: expected the name of a cluster, or --all"),
         ("run ER-1O", "no area or requirement 'ER-1O'; did you mean ER-21 or ER-19 or ER-18?"),
@@ -252,7 +252,7 @@ def test_a_run_id_is_used_once(run: Run, places: Path) -> None:
     ("arguments", "message"),
     [
         ("up --kubernetes v9.9.9", f"Kubernetes version 'v9.9.9': {VERSION}"),
-        ("run --cluster nope", "no local cluster is named 'nope'; there are: none"),
+        ("run --cluster nope", "no cluster is named 'nope'; there are: none"),
     ],
 )
 def test_the_program_itself_refuses_in_the_same_way(places: Path, arguments: str, message: str) -> None:

@@ -209,7 +209,7 @@ def test_down_needs_no_harness_state_of_its_own(state_dir: Path, dra_harness: Co
     assert down.returncode == 0
     assert before.difference(look(state_dir)) == {}
     assert again.returncode == 2
-    assert again.stderr.strip() == "error: no local cluster is named 'one'; there are: none"
+    assert again.stderr.strip() == "error: no cluster is named 'one'; there are: none"
 
 
 def test_the_port_is_the_users(state_dir: Path) -> None:
