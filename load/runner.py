@@ -303,6 +303,9 @@ class LoadRunner:
         if not self._attached and not self._request.keep:
             return
         self._say("cleaning up")
+        if self._plan.limits is LimitSet.DEFAULT:
+            with contextlib.suppress(EnvironmentBlocked):  # else it takes as long as the limits make it
+                limits.apply(self._provider, cluster, admin, LimitSet.OPEN)
         cleanup.clean(cluster, self._names.run_id, self._credentials)
         for component, had in before.items():
             if had is None or limits.observed(cluster, admin)[component] == had:
