@@ -141,13 +141,16 @@ class KubeClient:
         query: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> str:
-        """Send one request and return the body.
+        """Send one request, with further `headers` if given, and return the body.
 
         Raises:
             ApiError: for any status of 400 and above.
         """
-        response = self._send(method, path, body, query, content_type, accept, timeout=self._timeout)
+        response = self._send(
+            method, path, body, query, content_type, accept, timeout=self._timeout, extra=headers
+        )
         try:
             text: str = response.data.decode(errors="replace")  # a container may log anything
         finally:
@@ -177,9 +180,10 @@ class KubeClient:
         *,
         timeout: float,
         stream: bool = False,
+        extra: Mapping[str, str] | None = None,
     ) -> Any:
         configuration = self._api.configuration
-        headers = {"Accept": accept, "User-Agent": "dra-harness", **self._impersonated}
+        headers = {"Accept": accept, "User-Agent": "dra-harness", **self._impersonated, **(extra or {})}
         payload = None
         if body is not None:
             headers["Content-Type"] = content_type

@@ -9,9 +9,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fake_driver.errors import ConfigError, StartError
+
+if TYPE_CHECKING:
+    from fake_driver.control.server import ControlServer
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,12 +46,12 @@ def _serve(path: Path) -> None:
     config = load_config(path)
     _log_to(config.log_file)
     driver = Driver(config, path)
-    control = ControlServer(config.control.socket, operations(driver), (ControlError, StartError))
+    control = ControlServer(config.control, operations(driver), (ControlError, StartError))
     _stop_on_signal(driver.stopping)
     try:
         control.start()
         driver.start()
-        _say_ready(driver=config.driver, nodes=[node.name for node in config.nodes])
+        _say_ready(control, driver=config.driver, nodes=[node.name for node in config.nodes])
         driver.stopping.wait()
     finally:
         driver.stop()
@@ -63,19 +66,22 @@ def _device_plugin(path: Path) -> None:
     config = load_plugin_config(path)
     _log_to(config.log_file)
     plugins = DevicePlugins(config)
-    control = ControlServer(config.control.socket, operations(plugins), (plugins.Refused,))
+    control = ControlServer(config.control, operations(plugins), (plugins.Refused,))
     _stop_on_signal(plugins.stopping)
     try:
         control.start()
         plugins.start()
-        _say_ready(resource=config.resource, nodes=[node.name for node in config.nodes])
+        _say_ready(control, resource=config.resource, nodes=[node.name for node in config.nodes])
         plugins.stopping.wait()
     finally:
         plugins.stop()
         control.stop()
 
 
-def _say_ready(**facts: Any) -> None:
+def _say_ready(control: ControlServer, **facts: Any) -> None:
+    control.ready.set()
+    if control.address:
+        facts["control"] = "{}:{}".format(*control.address)
     print(json.dumps({"ready": True, **facts}), flush=True)  # noqa: T201
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,10 +13,10 @@ from fake_driver.config import Quirk
 from fake_driver.control import messages as m
 from fake_driver.deviceplugin.plugin import PluginStatus, SetCount, SetDeviceHealth
 from fake_driver.faults import Fault
-from fake_driver.files import ShortPath
 from fake_driver.inventory.base import HealthValue
 from fake_driver.inventory.model import Taint
 from fake_driver.strict import Strict
+from fake_driver.transports import Transport, UnixTransport
 
 
 class DriverError(Exception):
@@ -25,11 +24,12 @@ class DriverError(Exception):
 
 
 class ControlClient:
-    """One control socket; every request is a connection of its own, so any thread may use it."""
+    """One control endpoint, by its socket or any other `Transport`; any thread may use it."""
 
-    def __init__(self, socket_path: Path, timeout: float = 60) -> None:
-        self.socket_path = socket_path
-        self._timeout = timeout
+    def __init__(self, endpoint: Path | Transport, timeout: float = 60) -> None:
+        self.transport: Transport = (
+            UnixTransport(endpoint, timeout) if isinstance(endpoint, Path) else endpoint
+        )
 
     def ask(self, operation: str, request: Strict | None = None) -> Any:
         """Run an operation and return its result.
@@ -38,16 +38,14 @@ class ControlClient:
             DriverError: as for every method of the clients.
         """
         body = request.model_dump_json(by_alias=True, exclude_none=True) if request else "{}"
-        connection = _UnixConnection(self.socket_path, self._timeout)
+        where = self.transport.where
         try:
-            connection.request("POST", f"/{operation}", body.encode(), {"Content-Type": "application/json"})
-            answer = json.loads(connection.getresponse().read())
+            answer = json.loads(self.transport.post(operation, body.encode()))
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise DriverError(f"{self.socket_path}: {operation}: no answer: {error or 'closed'}") from error
-        finally:
-            connection.close()
-        if "error" in answer:
-            raise DriverError(str(answer["error"]))
+            raise DriverError(f"{where}: {operation}: no answer: {error or 'closed'}") from error
+        if not isinstance(answer, dict) or "result" not in answer:
+            refusal = answer.get("error") if isinstance(answer, dict) else None
+            raise DriverError(str(refusal or f"{where}: {operation}: not an answer: {answer}"))
         return answer["result"]
 
     def calls(
@@ -143,19 +141,6 @@ class DriverClient(ControlClient):
     def uninstall(self) -> None:
         """End the process gracefully, with its slices and checkpoints; returns before it has ended."""
         self.ask("uninstall")
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket file, however deep it lies."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        with ShortPath(self._path) as short:
-            self.sock.connect(short.path)
 
 
 class DevicePluginClient(ControlClient):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fake_driver.control.config import ControlConfig
+from fake_driver.pod import fill_in
 from fake_driver.strict import Strict, read_yaml, validate
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -75,12 +78,6 @@ class NodeConfig(Strict):
     inventory: Any = None
 
 
-class ControlConfig(Strict):
-    """Where the control endpoint listens."""
-
-    socket: Path
-
-
 class MetadataConfig(Strict):
     """Device metadata files (KEP-5304), and their API versions from newest to oldest."""
 
@@ -130,9 +127,9 @@ class ServeConfig(Strict):
 
 
 def load_config(path: Path) -> ServeConfig:
-    """Read the configuration file.
+    """Read the configuration file; what it leaves out, the pod may know (see `fake_driver.pod`).
 
     Raises:
         ConfigError: one error that names the file, the key and what was expected.
     """
-    return validate(ServeConfig, read_yaml(path), str(path))
+    return validate(ServeConfig, fill_in(read_yaml(path), os.environ), str(path))

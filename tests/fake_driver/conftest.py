@@ -105,7 +105,8 @@ def start(
         path = write_config(**overrides)
         config = load_config(path)
         driver = Driver(config, path)
-        control = ControlServer(config.control.socket, operations(driver), (ControlError,))
+        control = ControlServer(config.control, operations(driver), (ControlError,))
+        assert config.control.socket
         rig = Rig(tmp_path, api, driver, DriverClient(config.control.socket), control)
         rigs.append(rig)
         control.start()

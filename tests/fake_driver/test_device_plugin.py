@@ -43,11 +43,11 @@ def start_plugin(tmp_path: Path) -> Iterator[Start]:
         config.write_text(yaml.safe_dump(settings | overrides))
         loaded = load_plugin_config(config)
         plugins = DevicePlugins(loaded)
-        control = ControlServer(loaded.control.socket, operations(plugins), (plugins.Refused,))
+        control = ControlServer(loaded.control, operations(plugins), (plugins.Refused,))
         control.start()
         plugins.start()
         started.append((plugins, control))
-        return DevicePluginClient(loaded.control.socket)
+        return DevicePluginClient(tmp_path / "plugin.sock")
 
     yield start
     for plugins, control in started:

@@ -42,7 +42,7 @@ def test_status_shows_what_the_kubelet_said(rig: Rig) -> None:
 def test_sockets_are_private(rig: Rig) -> None:
     for path in (rig.kubelet().registry / f"{DRIVER}-reg.sock", rig.kubelet().plugin_dir / "dra.sock"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(rig.client.socket_path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((rig.directory / "control.sock").stat().st_mode) == 0o600
 
 
 def test_removed_sockets_come_back(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""The control endpoint: HTTP with JSON bodies over a unix socket, `POST /<operation>`."""
+"""The control endpoint: HTTP with JSON bodies, `POST /<operation>`, on a unix socket, a TCP port or both."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from fake_driver.control.config import ControlConfig
+from fake_driver.control.listeners import TcpServer, UnixServer
+from fake_driver.control.token import check_token_file
 from fake_driver.errors import ConfigError, StartError
 from fake_driver.files import ShortPath
 from fake_driver.strict import Strict, validate
@@ -20,44 +22,72 @@ Operation = tuple[type[Strict], Callable[[Any], Any]]
 
 
 class ControlServer:
-    """Serves operations by name on a socket that only its owner can open."""
+    """Serves operations by name: on a socket for its owner, on a port for holders of the token."""
 
     def __init__(
-        self, path: Path, operations: Mapping[str, Operation], refusals: tuple[type[Exception], ...]
+        self,
+        config: ControlConfig,
+        operations: Mapping[str, Operation],
+        refusals: tuple[type[Exception], ...],
     ) -> None:
-        self._path = path
+        self._config = config
         self._operations = operations
         self._refusals: tuple[type[Exception], ...] = (ConfigError, *refusals)
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._serving: list[tuple[socketserver.BaseServer, threading.Thread]] = []
+        self.ready = threading.Event()
+        """Whether `GET /readyz` on the port says yes; its answer needs no token."""
+        self.address: tuple[str, int] | None = None
+        """Where the port is, once started."""
 
     def start(self) -> None:
-        """Create the socket and serve in threads.
+        """Listen, and serve in threads.
 
         Raises:
-            StartError: the socket can't be created.
+            ConfigError: the token can't be used.
+            StartError: the socket can't be created, or the port not be had.
         """
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.unlink(missing_ok=True)
-            with ShortPath(self._path) as short:
-                self._server = _Server(short.path, self._answer)
-        except OSError as error:
-            raise StartError(
-                f"{self._path}: can't serve the control endpoint there: {error.strerror}"
-            ) from None
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="control", daemon=True
-        )
-        self._thread.start()
+        if self._config.socket is not None:
+            self._serve(self._unix(self._config.socket))
+        if self._config.port is not None and self._config.token_file is not None:
+            check_token_file(self._config.token_file)
+            self._serve(self._tcp(self._config.port, self._config.token_file))
 
     def stop(self) -> None:
-        """Answer what is being asked, then remove the socket."""
-        if self._server and self._thread:
-            self._server.shutdown()
-            self._thread.join()
-            self._server.server_close()
-            self._path.unlink(missing_ok=True)
+        """Answer what is being asked, then stop listening."""
+        for server, thread in self._serving:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+        if self._serving and self._config.socket is not None:
+            self._config.socket.unlink(missing_ok=True)
+        self._serving.clear()
+
+    def _serve(self, server: socketserver.BaseServer) -> None:
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="control", daemon=True
+        )
+        thread.start()
+        self._serving.append((server, thread))
+
+    def _unix(self, path: Path) -> UnixServer:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            with ShortPath(path) as short:
+                return UnixServer(short.path, self._answer)
+        except OSError as error:
+            raise StartError(f"{path}: can't serve the control endpoint there: {error.strerror}") from None
+
+    def _tcp(self, port: int, token_file: Path) -> TcpServer:
+        where = (self._config.address, port)
+        try:
+            server = TcpServer(where, self._answer, token_file, self.ready.is_set)
+        except OSError as error:
+            raise StartError(
+                f"{where[0]} port {port}: can't serve the control endpoint there: {error.strerror}"
+            ) from None
+        self.address = (where[0], server.port)
+        return server
 
     def _answer(self, name: str, body: bytes) -> tuple[int, Any]:
         if name not in self._operations:
@@ -79,40 +109,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
     return value
-
-
-class _Server(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = False  # an answer under way is finished
-    request_queue_size = 64
-
-    def __init__(self, path: str, answer: Callable[[str, bytes], tuple[int, Any]]) -> None:
-        self.answer = answer
-        super().__init__(path, _Handler)
-
-    def server_bind(self) -> None:
-        """Bind, and close the socket to others before anybody can connect."""
-        super().server_bind()
-        Path(str(self.server_address)).chmod(0o600)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = 5  # a client that says nothing must not hold up the end
-
-    def do_POST(self) -> None:
-        """Run one operation."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        status, value = self.server.answer(self.path.strip("/"), body)
-        data = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def address_string(self) -> str:
-        """The peer; unix sockets have none."""
-        return "unix"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the driver's own log has what matters."""

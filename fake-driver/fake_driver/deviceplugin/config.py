@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pydantic import Field
 
-from fake_driver.config import DNS_SUBDOMAIN, ControlConfig
+from fake_driver.config import DNS_SUBDOMAIN
+from fake_driver.control.config import ControlConfig
+from fake_driver.pod import fill_in
 from fake_driver.strict import Strict, read_yaml, validate
 
 _RESOURCE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -32,9 +35,9 @@ class DevicePluginConfig(Strict):
 
 
 def load_plugin_config(path: Path) -> DevicePluginConfig:
-    """Read the configuration file.
+    """Read the configuration file; what it leaves out, the pod may know (see `fake_driver.pod`).
 
     Raises:
         ConfigError: one error that names the file, the key and what was expected.
     """
-    return validate(DevicePluginConfig, read_yaml(path), str(path))
+    return validate(DevicePluginConfig, fill_in(read_yaml(path), os.environ), str(path))
