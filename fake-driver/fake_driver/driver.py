@@ -86,6 +86,9 @@ class Driver:
     def stop(self) -> None:
         """Finish running calls and leave; with `uninstall` asked for, delete slices and checkpoints too.
 
+        Slices stay otherwise, for a driver that comes back; if none does, the kubelet deletes them after half
+        a minute (`defaultWipingDelay` in pkg/kubelet/cm/dra/manager.go).
+
         Raises:
             StartError: the API server refuses to delete slices.
         """
@@ -100,6 +103,9 @@ class Driver:
                 for node in self._nodes.values():
                     node.publisher.delete_slices()
                     node.checkpoint.forget()
+            else:
+                for node in self._nodes.values():
+                    node.state.tidy()
         except ApiError as error:
             raise StartError(f"can't delete the slices: {error}") from None
         finally:

@@ -24,7 +24,7 @@ class Checkpoint:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "checkpoint.json"
-        self._lock_path = directory / "serialize.lock"
+        self._directory = directory
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
         self._claims: dict[str, PreparedClaim] = {}
@@ -55,10 +55,17 @@ class Checkpoint:
         with self._exclusive():
             self.path.unlink(missing_ok=True)
 
+    def forget_if_empty(self) -> None:
+        """Remove the file if it has no claims, which is the same to another process; raises like `read`."""
+        with self._exclusive():
+            if not self._load():
+                self.path.unlink(missing_ok=True)
+
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         with self._lock:
-            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # The folder itself: a lock file would be left behind.
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)  # the other instance of a rolling update
                 yield

@@ -127,6 +127,14 @@ class MetadataWriter:
             if self._owner(directory) not in prepared:
                 shutil.rmtree(directory, ignore_errors=True)
 
+    def remove_folder(self) -> None:
+        """Remove the folder of all claims' files.
+
+        Raises:
+            OSError: it isn't there, or not empty.
+        """
+        self._root().rmdir()
+
     def _root(self) -> Path:
         return self._paths.plugin_dir / "dra-device-metadata"
 

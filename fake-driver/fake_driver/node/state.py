@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fake_driver.config import Quirk
-from fake_driver.errors import ClaimError
+from fake_driver.errors import ClaimError, StartError
 from fake_driver.inventory.base import NodeInventory
 from fake_driver.kubeapi.client import RESOURCE_API, ApiClient, ApiError
 from fake_driver.node.cdi import CdiWriter
@@ -80,6 +80,15 @@ class NodeState:
             for uid in self._cdi.claims() - set(prepared):
                 self._cdi.remove(uid)
             self._metadata.remove_orphans(prepared)
+
+    def tidy(self) -> None:
+        """Remove what is empty; whatever can't be read stays as it is."""
+        with contextlib.suppress(StartError, OSError):
+            with self._checkpoint.transaction() as prepared:
+                if not prepared:
+                    with contextlib.suppress(OSError):  # none, or another claim's files by a quirk
+                        self._metadata.remove_folder()
+            self._checkpoint.forget_if_empty()
 
     def prepared(self) -> dict[str, PreparedClaim]:
         """The prepared claims by UID."""
