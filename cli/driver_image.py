@@ -1,14 +1,16 @@
-"""`driver-image`: the bundled driver in a container."""
+"""`driver-image` and `driver-manifest`: the bundled driver in a container."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 
 from cli.console import BringUpProgress, out
+from clusters import driver_chart
 from clusters.driver_image import build
 from harness.errors import UsageError
 
@@ -31,3 +33,48 @@ def driver_image(
         archive = Path(shutil.copyfile(image.archive, output))
     size = archive.stat().st_size / 1e6
     out.print(f"{image.name}, {size:.0f} MB: {archive}", markup=False, soft_wrap=True)
+
+
+def driver_manifest(
+    name: Annotated[str, typer.Option("--name", help="Name of the release.")] = driver_chart.RELEASE,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Its namespace.")
+    ] = driver_chart.RELEASE,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A value of the chart, as key.of.it=value (YAML).")
+    ] = None,
+    values: Annotated[
+        list[Path] | None, typer.Option("--values", "-f", help="A file with values of the chart.")
+    ] = None,
+) -> None:
+    """Print the manifest of the bundled driver as a DaemonSet, rendered from its chart."""
+    chosen: dict[str, Any] = {"namespace": {"create": True}}
+    for setting in set_ or ():
+        _set(chosen, setting)
+    for path in values or ():
+        if not path.is_file():
+            raise UsageError(f"--values {path}: no such file")
+    progress = BringUpProgress()
+    try:
+        program = driver_chart.helm(progress=progress.components)
+    finally:
+        progress.close()
+    text = driver_chart.render(program, chosen, files=values or (), name=name, namespace=namespace)
+    out.print(text, markup=False, soft_wrap=True, end="")
+
+
+def _set(values: dict[str, Any], setting: str) -> None:
+    """Put `a.b=value` into nested mappings."""
+    key, equals, text = setting.partition("=")
+    *parents, last = key.split(".")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {setting}: not a YAML value: {error}") from error
+    if not (equals and all(parents) and last):
+        raise UsageError(f"--set {setting}: expected key=value, such as control.enabled=true")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+        if not isinstance(values, dict):
+            raise UsageError(f"--set {setting}: {parent} was set to a value before")
+    values[last] = value

@@ -37,6 +37,7 @@ app.command()(load.load)
 app.command()(load.compare)
 app.command()(node_image.node_image)
 app.command()(driver_image.driver_image)
+app.command()(driver_image.driver_manifest)
 app.add_typer(node_image.app, name="docker")
 
 

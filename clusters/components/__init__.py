@@ -7,10 +7,11 @@ from clusters.components.build import BuildSource
 from clusters.components.directory import DirectorySource
 from clusters.components.image import PAUSE_IMAGE, POD_IMAGE, write_archive
 from clusters.components.interface import ComponentSource, Program, Progress, silent
-from clusters.components.programs import CONTROL_PLANE, KIND, NODE, NODE_IMAGE, PROGRAMS, SIMULATION
+from clusters.components.programs import CONTROL_PLANE, HELM, KIND, NODE, NODE_IMAGE, PROGRAMS, SIMULATION
 
 __all__ = [
     "CONTROL_PLANE",
+    "HELM",
     "KIND",
     "NODE",
     "NODE_IMAGE",

@@ -17,6 +17,7 @@ _CNI = Module("cni")
 _KWOK = Module("kwok")
 _KIND = Module("kind")
 _CRICTL = Module("crictl")
+_HELM = Module("helm")
 
 CONTROL_PLANE = (
     Program("etcd", _ETCD, "go.etcd.io/etcd/server/v3"),
@@ -51,6 +52,9 @@ SIMULATION = (Program("kwok", _KWOK, "sigs.k8s.io/kwok/cmd/kwok"),)
 KIND = Program("kind", _KIND, "sigs.k8s.io/kind")
 """What the provider `kind` drives, unless the user has one on PATH."""
 
+HELM = Program("helm", _HELM, "helm.sh/helm/v4/cmd/helm")
+"""What renders the driver's chart, unless the user has one on PATH."""
+
 NODE_IMAGE = (
     Program("kubeadm", KUBERNETES_MODULE, "k8s.io/kubernetes/cmd/kubeadm"),
     Program("kubectl", KUBERNETES_MODULE, "k8s.io/kubernetes/cmd/kubectl"),
@@ -60,6 +64,6 @@ NODE_IMAGE = (
 """What kind's node image has besides `CONTROL_PLANE` and `NODE`."""
 
 PROGRAMS: Mapping[str, Program] = MappingProxyType(
-    {program.name: program for program in (*CONTROL_PLANE, *NODE, *SIMULATION, *NODE_IMAGE, KIND)}
+    {program.name: program for program in (*CONTROL_PLANE, *NODE, *SIMULATION, *NODE_IMAGE, KIND, HELM)}
 )
 """Every program, by name."""
