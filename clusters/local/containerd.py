@@ -47,7 +47,7 @@ sandbox = "{PAUSE_IMAGE}"
 
 [plugins.'io.containerd.cri.v1.runtime']
 enable_cdi = true
-cdi_spec_dirs = ["{directory / "cdi"}"]
+cdi_spec_dirs = ["{directory / "cdi"}", "/var/run/cdi"]
 restrict_oom_score_adj = {str(restricted).lower()}
 disable_apparmor = true
 max_container_log_line_size = 1048576
