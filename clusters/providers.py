@@ -45,5 +45,5 @@ def of(cluster: Cluster) -> ClusterProvider:
     """
     make = _MAKERS.get(cluster.provider)
     if make is None:
-        raise EnvironmentBlocked(f"components of a cluster of provider {cluster.provider} are out of reach")
+        raise EnvironmentBlocked(f"components of a {cluster.provider} cluster can't be restarted from here")
     return make(BuildSource())

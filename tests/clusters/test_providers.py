@@ -46,5 +46,5 @@ def test_a_cluster_leads_to_its_provider() -> None:
 
 
 def test_somebody_elses_cluster_has_none() -> None:
-    with pytest.raises(EnvironmentBlocked, match="provider paper are out of reach"):
+    with pytest.raises(EnvironmentBlocked, match="components of a paper cluster can't be restarted"):
         providers.of(paper_cluster(nodes=()))

@@ -18,7 +18,7 @@ CLUSTER = paper_cluster(nodes=(NODE,))
 def test_a_cluster_that_is_not_local_can_not_be_changed() -> None:
     with pytest.raises(EnvironmentBlocked) as raised:
         Control(CLUSTER).restart("kube-scheduler", {"DRAFoo": False})
-    assert str(raised.value) == "components of a cluster of provider paper are out of reach"
+    assert str(raised.value) == "components of a paper cluster can't be restarted from here"
 
 
 class Restarts:

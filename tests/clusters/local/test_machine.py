@@ -343,7 +343,7 @@ def test_containerds_settings(tmp_path: Path, restricted: bool) -> None:
     assert config["ttrpc"]["address"] != containerd.SOCKET
     runtime = config["plugins"]["io.containerd.cri.v1.runtime"]
     assert runtime["enable_cdi"] is True
-    assert runtime["cdi_spec_dirs"] == [str(node / "cdi")]
+    assert runtime["cdi_spec_dirs"] == [str(node / "cdi"), "/var/run/cdi"]
     assert runtime["restrict_oom_score_adj"] is restricted
     assert runtime["cni"] == {"bin_dirs": [str(tmp_path / "bin")], "conf_dir": str(node / "cni" / "net.d")}
     default = runtime["containerd"]["default_runtime_name"]
