@@ -10,8 +10,9 @@ import typer
 import yaml
 
 from cli.console import BringUpProgress, out
-from clusters import driver_chart
+from clusters import driver_chart, providers
 from clusters.driver_image import build
+from clusters.interface import LoadsImages
 from harness.errors import UsageError
 
 
@@ -19,8 +20,14 @@ def driver_image(
     output: Annotated[
         Path | None, typer.Option("--output", help="Where the archive goes; printed if not given.")
     ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="A cluster whose nodes are to have the image.")
+    ] = None,
 ) -> None:
     """Build the bundled driver's image as an OCI archive, without a container engine or a registry."""
+    provider = None if cluster is None else providers.having(cluster)
+    if provider is not None and not isinstance(provider, LoadsImages):
+        raise UsageError(f"--cluster {cluster}: its nodes are out of reach; push the archive to a registry")
     if output is not None and not output.absolute().parent.is_dir():
         raise UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
     progress = BringUpProgress()
@@ -31,6 +38,8 @@ def driver_image(
     archive = image.archive
     if output is not None:
         archive = Path(shutil.copyfile(image.archive, output))
+    if cluster is not None and provider is not None:
+        provider.load_image(cluster, archive)
     size = archive.stat().st_size / 1e6
     out.print(f"{image.name}, {size:.0f} MB: {archive}", markup=False, soft_wrap=True)
 

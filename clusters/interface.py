@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Progress(Protocol):
@@ -119,6 +119,20 @@ class ComponentStatus:
     component: str
     pid: int | None
     log: Path
+
+
+@runtime_checkable
+class LoadsImages(Protocol):
+    """A provider that can bring an image to its nodes without a registry."""
+
+    def load_image(self, name: str, archive: Path) -> None:
+        """Bring the images of an OCI archive into the runtime of each node that takes pods.
+
+        Raises:
+            UsageError: there is no such cluster.
+            EnvironmentBlocked: a runtime refuses the archive.
+        """
+        ...
 
 
 class ClusterProvider(Protocol):

@@ -118,6 +118,10 @@ class KindProvider:
         """Bring the logs of the cluster's components out of its nodes; see `logs.collect`."""
         logs.collect(name)
 
+    def load_image(self, name: str, archive: Path) -> None:
+        """Bring an image to every worker; see `LoadsImages`."""
+        _load_archive(_load(name), archive)
+
     def restart(
         self,
         name: str,
@@ -226,6 +230,11 @@ def _kind(
         raise EnvironmentBlocked(f"kind {arguments[0]} {arguments[1]}: {done.stderr.strip()[-3000:]}")
 
 
+def _load_archive(of: state.KindState, archive: Path) -> None:
+    nodes = ["--name", of.kind_name, "--nodes", ",".join(of.workers)]
+    _kind(of, ["load", "image-archive", archive, *nodes], _LOAD_SECONDS)
+
+
 @dataclass
 class _BringUp:
     """One bring-up, phase by phase."""
@@ -303,17 +312,7 @@ class _BringUp:
     def _load_images(self) -> None:
         archive = self.state.directory / "images.tar"
         write_archive(self.programs["pod"], archive)
-        workers = ",".join(self.state.workers)
-        load: list[str | Path] = [
-            "load",
-            "image-archive",
-            archive,
-            "--name",
-            self.state.kind_name,
-            "--nodes",
-            workers,
-        ]
-        _kind(self.state, load, _LOAD_SECONDS)
+        _load_archive(self.state, archive)
         archive.unlink()
 
     def _wait_for_nodes(self, client: KubeClient) -> None:

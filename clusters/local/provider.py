@@ -104,6 +104,12 @@ class LocalProvider:
             for component in expected
         ]
 
+    def load_image(self, name: str, archive: Path) -> None:
+        """Bring an image to every real node; see `LoadsImages`."""
+        self.attach(name)
+        for node in nodes_of(Layout.of(state.load(name))):
+            node.import_image(archive)
+
     def restart(
         self,
         name: str,

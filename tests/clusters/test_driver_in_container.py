@@ -14,11 +14,10 @@ from fake_driver.client import DriverError
 from fake_driver.node.cdi import parse_environment
 
 from clusters import manifests
+from clusters.components import BuildSource
 from clusters.driver_image import build
 from clusters.interface import Cluster
-from clusters.local import state
-from clusters.local.layout import Layout
-from clusters.local.node import nodes_of
+from clusters.local.provider import LocalProvider
 from clusters.manifests import DAEMON_SETS, SECRETS
 from harness.kube import (
     NAMESPACES,
@@ -50,8 +49,7 @@ def kube(local_cluster: Cluster) -> KubeClient:
 def image_on_nodes(local_cluster: Cluster) -> str:
     """The image, in every node's runtime."""
     image = build.ensure()
-    for node in nodes_of(Layout.of(state.load(local_cluster.name))):
-        node.import_image(image.archive)
+    LocalProvider(BuildSource()).load_image(local_cluster.name, image.archive)
     return image.name
 
 
