@@ -29,7 +29,11 @@ PROGRAMS = {
 FILES = {"libseccomp-dev": "seccomp.h", "libc6-dev": "stdio.h"}
 """Package -> a header that it brings; both are for building runc."""
 
-TEST_PROGRAMS = {"chromium": "chromium", "chromedriver": "chromium-driver"}
+TEST_PROGRAMS = {
+    "chromium": "chromium",
+    "chromedriver": "chromium-driver",
+    "debootstrap": "debootstrap",
+}
 KIND_PROGRAMS = {
     "docker": "docker.io",
     "dockerd": "docker.io",
