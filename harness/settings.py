@@ -28,3 +28,13 @@ def machine_root() -> Path:
 def results_root() -> Path:
     """Results of runs: `DRA_HARNESS_RESULTS`, else `results/` where the command is run."""
     return Path(os.environ.get("DRA_HARNESS_RESULTS") or "results").absolute()
+
+
+def download_url() -> str:
+    """Server of released programs: `DRA_HARNESS_DOWNLOAD_URL`, else Kubernetes' own."""
+    return os.environ.get("DRA_HARNESS_DOWNLOAD_URL") or "https://dl.k8s.io"
+
+
+def component_source() -> str:
+    """Where Kubernetes' programs come from unless the command says: `DRA_HARNESS_SOURCE`, else `auto`."""
+    return os.environ.get("DRA_HARNESS_SOURCE") or "auto"

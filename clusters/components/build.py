@@ -16,12 +16,11 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import filelock
-
 from clusters.components import locations, lock, toolchain
 from clusters.components.compile import Build, compile_programs, require_compiler
 from clusters.components.interface import Module, Program, Progress, silent
 from clusters.components.programs import KUBERNETES_MODULE, OWN_MODULE
+from clusters.components.toolchain import Toolchain
 from harness.settings import cache_root
 
 
@@ -51,46 +50,74 @@ class BuildSource:
         """Build what is missing; see `ComponentSource.ensure`.
 
         From nothing, Kubernetes takes about 6 minutes on two cores and 10 GiB of disk. A version whose
-        go.sum is not part of this release is pinned first (see `lock.lock`).
+        go.sum is not part of this release is pinned first (see `lock.lock`). Go is only needed to build.
         """
-        by_module: dict[Module, list[Program]] = {}
-        for program in programs:
-            by_module.setdefault(program.module, []).append(program)
+        wanted = list(programs)
+        found = self.cached(wanted, kubernetes_version)
+        if all(program.name in found for program in wanted):
+            return found
+        by_module = _by_module(wanted)
+        if KUBERNETES_MODULE in by_module:
+            self._lock_if_needed(kubernetes_version, progress)
+        go = toolchain.find(self._needed_go(by_module, kubernetes_version), self.cache, progress)
+        with self._only_build(progress):
+            plan = self._plan(by_module, kubernetes_version, go)
+            to_build = [(each, missing) for each in plan if (missing := each.missing())]
+            for each, _ in to_build:
+                require_compiler(each.build.module)
+            for each, missing in to_build:
+                self._compile(each, missing, progress)
+        return {program.name: each.target / program.name for each in plan for program in each.programs}
+
+    def cached(self, programs: Iterable[Program], kubernetes_version: str) -> dict[str, Path]:
+        """Those of the programs that `ensure` would not have to build, and where they are.
+
+        Needs no Go, asks no server and writes nothing.
+
+        Raises:
+            UsageError: for a version that can't be.
+        """
+        by_module = _by_module(programs)
         if KUBERNETES_MODULE in by_module:
             lock.check(kubernetes_version)
-            self._lock_if_needed(kubernetes_version, progress)
+            if not self._is_locked(kubernetes_version):
+                del by_module[KUBERNETES_MODULE]
         if not by_module:
             return {}
-        wanted = self._plan(by_module, kubernetes_version, progress)
-        if any(each.missing() for each in wanted):
-            with self._only_build(progress):
-                to_build = [(each, missing) for each in wanted if (missing := each.missing())]
-                for each, _ in to_build:
-                    require_compiler(each.build.module)
-                for each, missing in to_build:
-                    self._compile(each, missing, progress)
-        return {program.name: each.target / program.name for each in wanted for program in each.programs}
+        go = toolchain.expected(self._needed_go(by_module, kubernetes_version), self.cache)
+        plan = self._plan(by_module, kubernetes_version, go) if go else []
+        return {
+            program.name: each.target / program.name
+            for each in plan
+            for program in each.programs
+            if program not in each.missing()
+        }
+
+    def _is_locked(self, version: str) -> bool:
+        return (lock.directory_of(version, self.cache) / "go.sum").exists()
 
     def _lock_if_needed(self, version: str, progress: Progress) -> None:
-        directory = lock.directory_of(version, self.cache)
-        if not (directory / "go.sum").exists():
+        if not self._is_locked(version):
             with self._only_build(progress):
-                if not (directory / "go.sum").exists():
+                if not self._is_locked(version):
                     text = f"Kubernetes {version} is not locked in this release: pinned on this first use"
                     progress("lock", 0, 1, text)
+                    directory = lock.directory_of(version, self.cache)
                     lock.lock(version, directory, cache=self.cache, progress=progress)
 
+    def _needed_go(self, modules: Iterable[Module], kubernetes_version: str) -> str:
+        sources = [self._source(module, kubernetes_version) for module in modules]
+        directives = [toolchain.go_directive(source / "go.mod") for source in sources]
+        return max(directives, key=toolchain.order)
+
     def _plan(
-        self, by_module: Mapping[Module, Sequence[Program]], kubernetes_version: str, progress: Progress
+        self, by_module: Mapping[Module, Sequence[Program]], kubernetes_version: str, go: Toolchain
     ) -> list[_Wanted]:
-        sources = {module: self._source(module, kubernetes_version) for module in by_module}
-        directives = [toolchain.go_directive(source / "go.mod") for source in sources.values()]
-        go = toolchain.find(max(directives, key=toolchain.order), self.cache, progress)
         wanted = []
         for module, programs in by_module.items():
             version = kubernetes_version if module == KUBERNETES_MODULE else ""
-            build = Build(module, version, sources[module], go)
-            wanted.append(_Wanted(build, programs, self.cache / "programs" / build.key))
+            build = Build(module, version, self._source(module, kubernetes_version), go)
+            wanted.append(_Wanted(build, programs, self.cache / locations.BUILT / build.key))
         return wanted
 
     def _source(self, module: Module, kubernetes_version: str) -> Path:
@@ -100,18 +127,9 @@ class BuildSource:
 
     @contextlib.contextmanager
     def _only_build(self, progress: Progress) -> Iterator[None]:
-        self.cache.mkdir(parents=True, exist_ok=True)
-        file_lock = filelock.FileLock(self.cache / "build.lock")
-        try:
-            file_lock.acquire(timeout=0)
-        except filelock.Timeout:
-            progress("wait", 0, 0, f"another run is building in {self.cache}: waiting for it")
-            file_lock.acquire()
-        try:
+        with locations.one_at_a_time(self.cache, "build", progress):
             shutil.rmtree(self.cache / "tmp", ignore_errors=True)
             yield
-        finally:
-            file_lock.release()
 
     def _compile(self, wanted: _Wanted, missing: Sequence[Program], progress: Progress) -> None:
         work_root = self.cache / "tmp"
@@ -121,3 +139,10 @@ class BuildSource:
             wanted.target.mkdir(parents=True, exist_ok=True)
             for program in missing:
                 (output / program.name).rename(wanted.target / program.name)
+
+
+def _by_module(programs: Iterable[Program]) -> dict[Module, list[Program]]:
+    found: dict[Module, list[Program]] = {}
+    for program in programs:
+        found.setdefault(program.module, []).append(program)
+    return found

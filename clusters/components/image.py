@@ -11,13 +11,12 @@ import hashlib
 import io
 import json
 import os
-import platform
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from clusters.components import locations
 
 POD_IMAGE = "dra-harness.dev/pod:v1"
 """Reports what it was given, then waits or exits as its arguments say (see `go/cmd/pod`)."""
@@ -26,7 +25,6 @@ PAUSE_IMAGE = "dra-harness.dev/pause:v1"
 """The sandbox container's image: the same program, waiting."""
 
 _ENTRYPOINTS = {POD_IMAGE: ["/pod"], PAUSE_IMAGE: ["/pod", "pause"]}
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -67,12 +65,7 @@ def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:
 
 def write_images(images: Sequence[Image], archive: Path, machine: str | None = None) -> None:
     """Pack images into one archive, each with one layer; see `write_archive`."""
-    machine = machine or platform.machine()
-    if machine not in _ARCHITECTURES:
-        raise UsageError(
-            f"machine {machine!r}: the pod image is made for {' and '.join(_ARCHITECTURES)} only"
-        )
-    target = {"architecture": _ARCHITECTURES[machine], "os": "linux"}
+    target = {"architecture": locations.architecture(machine), "os": "linux"}
     blobs: dict[str, bytes] = {}
     manifests = [_manifest(image, target, blobs) for image in images]
     index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests}

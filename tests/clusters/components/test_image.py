@@ -109,7 +109,7 @@ def test_the_architecture_is_that_of_the_machine(tmp_path: Path, machine: str, a
 
 
 def test_another_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'s390x': the pod image is made for x86_64 and aarch64 only"):
+    with pytest.raises(UsageError, match="'s390x': programs are made for x86_64 and aarch64 only"):
         packed(tmp_path, "s390x")
 
 
