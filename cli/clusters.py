@@ -10,7 +10,6 @@ import typer
 
 from cli.console import BringUpProgress, out, show
 from cli.options import (
-    ComponentsOption,
     NodeImageOption,
     NodesOption,
     Output,
@@ -23,6 +22,7 @@ from cli.options import (
     require_new_name,
     version_of,
 )
+from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
 from clusters import processes, providers
 from clusters.interface import Cluster, ClusterSpec, Profile
 from harness.errors import HarnessError, UsageError
@@ -39,6 +39,8 @@ def up(
     nodes: NodesOption = 2,
     simulated_nodes: SimulatedOption = 0,
     components: ComponentsOption = None,
+    source: SourceOption = None,
+    download_url: DownloadUrlOption = None,
     inventory: Annotated[
         Path | None, typer.Option(help="Inventory profile (YAML) of the bundled driver.")
     ] = None,
@@ -47,7 +49,8 @@ def up(
     node_image: NodeImageOption = None,
 ) -> None:
     """Bring a cluster up on this machine, with the bundled driver on every node."""
-    maker = provider(components, provider_name, node_image)
+    programs = programs_from(components, source, download_url)
+    maker = provider(programs, provider_name, node_image)
     require_new_name(name)
     spec = ClusterSpec(
         name=name,

@@ -32,6 +32,9 @@ class BringUpProgress:
             if done in (0, total):
                 self._say(f"{phase}: {text}")
             return
+        if phase == "source":
+            self._say(f"{phase}: {text}")
+            return
         if self._bar is None:
             columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20))
             self._bar = Progress(

@@ -11,7 +11,8 @@ from fake_driver.inventory.nvml.config import NvmlConfig
 from fake_driver.inventory.nvml.inventory import NvmlInventory
 
 from cli.console import err, show
-from cli.options import Output, OutputOption, ProviderName, ProviderOption
+from cli.options import DEFAULT_KUBERNETES, Output, OutputOption, ProviderName, ProviderOption
+from cli.sources import DownloadUrlOption, SourceOption, released_from
 from clusters.components import machine
 from clusters.driver_host import BUNDLED_DRIVER
 from clusters.kind import preflight as kind_preflight
@@ -23,17 +24,30 @@ NvmlOption = Annotated[
 ]
 
 
+OnlineOption = Annotated[
+    bool, typer.Option("--online", help="Also ask the server of the releases whether it answers.")
+]
+
+
 def doctor(
     output: OutputOption = Output.TABLE,
     nvml: NvmlOption = False,
     provider_name: ProviderOption = ProviderName.LOCAL,
+    source: SourceOption = None,
+    download_url: DownloadUrlOption = None,
+    online: OnlineOption = False,
 ) -> None:
     """Say what this machine lacks for a cluster, or for GPUs; exits 3 if it lacks something."""
     if nvml:
         show_gpus(output)
         return
+    programs = released_from(source, download_url)
     checked = kind_preflight if provider_name is ProviderName.KIND else preflight
-    findings = [*checked.check_machine(), *machine.check_machine()]
+    findings = [
+        *checked.check_machine(),
+        *machine.check_machine(),
+        *machine.check_source(programs, DEFAULT_KUBERNETES, online=online),
+    ]
     rows = [
         {"subject": each.subject, "state": "ok" if each.ok else "missing", "message": each.message}
         for each in findings

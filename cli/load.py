@@ -13,7 +13,6 @@ import yaml
 
 from cli.console import BringUpProgress, err, out
 from cli.options import (
-    ComponentsOption,
     NodeImageOption,
     Output,
     OutputOption,
@@ -23,6 +22,7 @@ from cli.options import (
     version_of,
 )
 from cli.runs import new_run_dir
+from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
 from clusters.interface import ClusterSpec, Profile
 from harness.errors import UsageError
 from harness.events import PlannedRequirement
@@ -59,6 +59,8 @@ def load(
         int | None, typer.Option("--simulated-nodes", min=0, help="Simulated nodes; default the profile's.")
     ] = None,
     components: ComponentsOption = None,
+    source: SourceOption = None,
+    download_url: DownloadUrlOption = None,
     seconds: Annotated[
         float | None, typer.Option(min=1, help="Length of the measured part; default the profile's.")
     ] = None,
@@ -79,7 +81,8 @@ def load(
     from load.live import LiveView
     from load.runner import run
 
-    maker = provider_for(cluster, components, provider_name, node_image)
+    programs = programs_from(components, source, download_url)
+    maker = provider_for(cluster, programs, provider_name, node_image)
     request = LoadRequest(
         profile=profile,
         run_dir=new_run_dir(run_id),

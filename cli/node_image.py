@@ -8,7 +8,7 @@ import typer
 
 from cli.console import BringUpProgress, out
 from cli.options import DEFAULT_KUBERNETES
-from clusters.components import BuildSource
+from cli.sources import DownloadUrlOption, SourceOption, released_from
 from clusters.kind import daemon, docker
 from clusters.kind import node_image as image
 
@@ -20,11 +20,14 @@ def node_image(
         str, typer.Option("--kubernetes", help="Kubernetes version, such as v1.37.2.")
     ] = DEFAULT_KUBERNETES,
     tag: Annotated[str | None, typer.Option("--tag", help="A further name for the image.")] = None,
+    source: SourceOption = None,
+    download_url: DownloadUrlOption = None,
 ) -> None:
     """Build a node image for kind, without a registry, and print its name."""
+    programs = released_from(source, download_url)
     progress = BringUpProgress()
     try:
-        built = image.ensure(BuildSource(), kubernetes, progress.components)
+        built = image.ensure(programs, kubernetes, progress.components)
     finally:
         progress.close()
     if tag is not None:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from clusters import providers
-from clusters.components import BuildSource, ComponentSource
-from clusters.components.directory import DirectorySource
+from clusters.components import ComponentSource, DirectorySource
 from clusters.interface import ClusterProvider, Profile
 from clusters.kind.provider import KindProvider, image_version
 from clusters.local.provider import LocalProvider
@@ -43,10 +42,6 @@ NodesOption = Annotated[
 SimulatedOption = Annotated[
     int, typer.Option("--simulated-nodes", min=0, help="Further nodes that exist only in the API.")
 ]
-ComponentsOption = Annotated[
-    Path | None,
-    typer.Option("--components", help="Folder with Kubernetes' programs, prebuilt."),
-]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
 
 
@@ -61,16 +56,13 @@ NodeImageOption = Annotated[
 
 
 def provider(
-    components: Path | None = None, name: ProviderName = ProviderName.LOCAL, node_image: str | None = None
+    source: ComponentSource, name: ProviderName = ProviderName.LOCAL, node_image: str | None = None
 ) -> ClusterProvider:
-    """The provider that makes a cluster; programs are built, or come from a folder as far as it has them.
+    """The provider that makes a cluster, of programs that the source gives.
 
     Raises:
         UsageError: a node image is given for a provider that has none.
     """
-    source: ComponentSource = BuildSource()
-    if components:
-        source = DirectorySource(components, rest=source)
     if name is ProviderName.KIND:
         return KindProvider(source, node_image)
     if node_image is not None:
@@ -79,10 +71,10 @@ def provider(
 
 
 def provider_for(
-    cluster: str | None, components: Path | None, name: ProviderName, node_image: str | None
+    cluster: str | None, source: ComponentSource, name: ProviderName, node_image: str | None
 ) -> ClusterProvider:
     """The provider of the cluster that is named, or else of the one to be made."""
-    return provider(components, name, node_image) if cluster is None else providers.having(cluster)
+    return provider(source, name, node_image) if cluster is None else providers.having(cluster)
 
 
 def require_new_name(name: str) -> None:

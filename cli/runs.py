@@ -14,7 +14,6 @@ from fake_driver.config import Quirk
 
 from cli.console import out, show
 from cli.options import (
-    ComponentsOption,
     NodeImageOption,
     NodesOption,
     Output,
@@ -25,6 +24,7 @@ from cli.options import (
     version_of,
 )
 from cli.runner import Runner, RunRequest, new_run_id
+from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
 from clusters import providers
 from clusters.interface import ClusterSpec, Profile
 from harness.errors import UsageError
@@ -93,6 +93,8 @@ def run(
     profile: ProfileOption = None,
     nodes: NodesOption = 2,
     components: ComponentsOption = None,
+    source: SourceOption = None,
+    download_url: DownloadUrlOption = None,
     parallel: Annotated[
         int, typer.Option("--parallel", "-n", min=1, help="Checks at a time; default 3 per core, 8 at most.")
     ] = min(8, 3 * (os.cpu_count() or 1)),
@@ -109,7 +111,8 @@ def run(
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
     run_dir = new_run_dir(run_id)
-    maker = provider_for(cluster, components, provider_name, node_image)
+    programs = programs_from(components, source, download_url)
+    maker = provider_for(cluster, programs, provider_name, node_image)
     request = RunRequest(
         terms=terms or (),
         skip=skip or (),

@@ -96,6 +96,8 @@ class Cluster:
     are not here are asked through the API server."""
     simulated_nodes: int = 0
     """How many nodes there are besides `nodes` that exist only in the API."""
+    origin: str = ""
+    """Where Kubernetes' programs came from: build, download or directory; empty if that isn't known."""
     seconds: float = 0.0
     """What the bring-up took."""
     phases: dict[str, float] = field(default_factory=dict)

@@ -24,6 +24,7 @@ def cluster_ready(cluster: Cluster, driver: str) -> events.ClusterReady:
         profile=cluster.profile,
         nodes=[node.name for node in cluster.nodes],
         driver=driver,
+        programs=cluster.origin,
         seconds=cluster.seconds,
         phases=_durations(cluster.phases),
     )

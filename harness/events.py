@@ -78,6 +78,8 @@ class ClusterReady(_Event):
     nodes: list[str]
     driver: str = ""
     """The driver under test, empty if each check brings its own."""
+    programs: str = ""
+    """Where Kubernetes' programs came from: build, download or directory; empty if that isn't known."""
     seconds: float
     """From the start of `up` to nodes Ready and slices published; 0 for a cluster that existed."""
     phases: dict[str, float] = {}

@@ -138,6 +138,8 @@ def _versions_and_gates(cluster: Cluster, kube: KubeClient) -> dict[str, Fact]:
             if sample.name == "kubernetes_feature_enabled" and _GATES.search(sample.labels["name"]):
                 gates.setdefault(sample.labels["name"], {})[component] = sample.value > 0
     facts.setdefault(f"kubernetes.{APISERVER}", kube.version())
+    if cluster.origin:
+        facts["kubernetes.programs"] = cluster.origin
     for gate, states in gates.items():
         same = len(set(states.values())) == 1
         words = ", ".join(f"{component} {'on' if on else 'off'}" for component, on in sorted(states.items()))

@@ -72,6 +72,7 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "profile": ready.profile,
         "nodes": ready.nodes,
         "driver": ready.driver,
+        "programs": ready.programs,
         "upSeconds": ready.seconds,
         "phaseSeconds": ready.phases,
         "downSeconds": cluster.gone.seconds if cluster.gone else None,

@@ -21,8 +21,8 @@ class AutoSource:
     """
 
     def __init__(self, build: BuildSource, download: DownloadSource) -> None:
-        self._build = build
-        self._download = download
+        self.build = build
+        self.download = download
 
     def ensure(
         self, programs: Iterable[Program], kubernetes_version: str, progress: Progress = silent
@@ -33,27 +33,28 @@ class AutoSource:
         with a wrong checksum is an error: nothing is to be made of that server.
         """
         wanted = list(programs)
-        cached = self.cached(wanted, kubernetes_version)
+        cached = at_hand((self.build, self.download), wanted, kubernetes_version)
         if cached is not None:
             return cached.ensure(wanted, kubernetes_version, progress)
         try:
-            self._download.probe(kubernetes_version)
-            return self._download.ensure(wanted, kubernetes_version, progress)
+            self.download.probe(kubernetes_version)
+            return self.download.ensure(wanted, kubernetes_version, progress)
         except (NotPublished, Unavailable) as error:
             progress("source", 0, 0, f"no download, so Kubernetes is built: {error}")
-            return self._build.ensure(wanted, kubernetes_version, progress)
+            return self.build.ensure(wanted, kubernetes_version, progress)
 
-    def cached(
-        self, programs: Iterable[Program], kubernetes_version: str
-    ) -> BuildSource | DownloadSource | None:
-        """The source whose cache has all of Kubernetes that is wanted; asks no server.
 
-        Raises:
-            UsageError: for a version that can't be.
-        """
-        wanted = list(programs)
-        kubernetes = {program.name for program in wanted if program.module == KUBERNETES_MODULE}
-        for source in (self._build, self._download):
-            if kubernetes <= source.cached(wanted, kubernetes_version).keys():
-                return source
-        return None
+def at_hand(
+    sources: Iterable[BuildSource | DownloadSource], programs: Iterable[Program], kubernetes_version: str
+) -> BuildSource | DownloadSource | None:
+    """The first source whose cache has all that is wanted of Kubernetes; no server is asked.
+
+    Raises:
+        UsageError: for a version that can't be.
+    """
+    wanted = list(programs)
+    kubernetes = {program.name for program in wanted if program.module == KUBERNETES_MODULE}
+    for source in sources:
+        if kubernetes <= source.cached(wanted, kubernetes_version).keys():
+            return source
+    return None

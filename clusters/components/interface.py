@@ -40,7 +40,8 @@ class Progress(Protocol):
         """Report a step.
 
         Args:
-            phase: one of `toolchain`, `lock`, `download`, `compile`, `wait`.
+            phase: one of `toolchain`, `lock`, `download`, `compile`, `wait`, and `source` for
+                where the programs are to come from after all.
             done: steps finished in this phase.
             total: steps in all, 0 if that can't be known.
             text: one line for people.

@@ -14,6 +14,7 @@ import filelock
 from clusters import driver_host, processes
 from clusters.components import CONTROL_PLANE, NODE, SIMULATION, ComponentSource
 from clusters.components.image import write_archive
+from clusters.components.locations import origin
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
 from clusters.local import (
     bootstrap,
@@ -36,7 +37,12 @@ _CONTROLLER_SECONDS = 30.0
 
 
 class LocalProvider:
-    """Clusters made of plain processes on this machine."""
+    """Clusters made of plain processes on this machine.
+
+    Args:
+        source: gives the programs of clusters that are brought up. One that is there keeps those that it
+            was made from, also when a component of it is restarted.
+    """
 
     name = "local"
 
@@ -140,6 +146,7 @@ class LocalProvider:
                 ports=asdict(ports),
                 kubelet_ports=tuple(zip(kubelet_ports[::2], kubelet_ports[1::2], strict=True)),
                 programs=dict(programs),
+                origin=origin(programs[control_plane.APISERVER]),
             )
             state.save(reserved)
             machine.register(reserved.id, slot)

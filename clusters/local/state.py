@@ -49,6 +49,8 @@ class ClusterState(pydantic.BaseModel):
     """The kubelets' ports, in the order of the nodes: for the API server, and for health."""
     programs: dict[str, Path] = {}
     """The programs that the cluster was made from."""
+    origin: str = ""
+    """Where those of Kubernetes came from, as `clusters.interface.Cluster` has it."""
     ready: bool = False
     kept: bool = False
     """Whether it outlives the process that made it; otherwise it is swept once that is gone."""
@@ -92,6 +94,7 @@ class ClusterState(pydantic.BaseModel):
             directory=self.directory,
             id=self.id,
             simulated_nodes=self.simulated_nodes,
+            origin=self.origin,
             driver_kubeconfig=self.directory / "driver-client.kubeconfig",
             endpoints={
                 component: f"https://127.0.0.1:{self.ports[port]}"

@@ -62,11 +62,12 @@ FROZEN: dict[str, tuple[events.Event, str]] = {
             profile="ga",
             nodes=["node-1"],
             driver="gpu.example",
+            programs="download",
             seconds=9.5,
             phases={"API server ready": 3.25},
         ),
         '{"at":"2026-03-01T02:03:04.500000Z","kind":"cluster-ready","name":"c","provider":"local",'
-        '"kubernetes":"v1.37.2","profile":"ga","nodes":["node-1"],"driver":"gpu.example","seconds":9.5,'
+        '"kubernetes":"v1.37.2","profile":"ga","nodes":["node-1"],"driver":"gpu.example","programs":"download","seconds":9.5,'
         '"phases":{"API server ready":3.25}}',
     ),
     "check-started": (

@@ -23,6 +23,8 @@ class Releases:
     """By path, without a slash at the front."""
     ranges: bool = True
     """Whether it continues files."""
+    shift: int = 0
+    """How many bytes before the wanted one it continues."""
     sizes: bool = True
     """Whether it says how large a file is."""
     cuts: dict[str, list[int]] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, path: str, wanted: str) -> None:
         content = self.releases.files[path]
         found = re.fullmatch(r"bytes=(\d+)-", wanted)
-        start = int(found[1]) if found else 0
+        start = int(found[1]) - self.releases.shift if found else 0
         if start and start >= len(content):
             self._end(416)
             return

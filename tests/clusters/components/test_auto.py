@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,9 +48,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def auto(url: str, cache: Path) -> AutoSource:
+def auto(url: str, cache: Path, sleep: Callable[[float], None] = lambda seconds: None) -> AutoSource:
     built = BuildSource(cache)
-    return AutoSource(built, DownloadSource(built, url, cache, sleep=lambda seconds: None))
+    return AutoSource(built, DownloadSource(built, url, cache, sleep=sleep))
 
 
 def test_it_is_downloaded_where_the_server_answers(
@@ -96,7 +96,8 @@ def test_it_is_built_where_no_server_answers(compiled: list[str], tmp_path: Path
         holder.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{holder.getsockname()[1]}"
         started = time.monotonic()
-        found = auto(url, tmp_path).ensure(WANTED, VERSION, lambda *step: said.append((step[0], step[3])))
+        source = auto(url, tmp_path, lambda seconds: pytest.fail("one attempt tells"))
+        found = source.ensure(WANTED, VERSION, lambda *step: said.append((step[0], step[3])))
     assert time.monotonic() - started < 2
     assert found["kubelet"].read_text() == "built kubelet"
     ((phase, text),) = said

@@ -105,8 +105,8 @@ def test_the_path_says_server_and_version(source: DownloadSource, rest: Rest, tm
     folder = path.relative_to(tmp_path / "cache" / "downloads").parent
     assert folder.parts[0].startswith("127.0.0.1-")
     assert folder.parts[1] == f"kubernetes-{VERSION}-release-linux-{locations.architecture()}"
-    elsewhere = DownloadSource(rest, "https://mirror.example", source.cache)
-    assert elsewhere.cached(WANTED, VERSION) == {}
+    for url in ("https://mirror.example", f"{source.url}/another/tree"):
+        assert DownloadSource(rest, url, source.cache).cached(WANTED, VERSION) == {}
     assert source.cached([*WANTED, PROGRAMS["etcd"]], VERSION).keys() == set(NAMES)
 
 

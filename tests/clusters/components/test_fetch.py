@@ -95,6 +95,16 @@ def test_a_server_without_ranges_starts_again(fetcher: Fetcher, server: Releases
     assert server.asked("program") == ["", "bytes=1000000-"]
 
 
+def test_a_server_that_continues_elsewhere_is_asked_for_all(
+    fetcher: Fetcher, server: Releases, tmp_path: Path
+) -> None:
+    server.shift = 100
+    (tmp_path / "program.part").write_bytes(CONTENT[:1000])
+    save(fetcher, tmp_path / "program")
+    assert (tmp_path / "program").read_bytes() == CONTENT
+    assert server.asked("program") == ["bytes=1000-", ""]
+
+
 def test_a_server_that_says_no_size_will_do(fetcher: Fetcher, server: Releases, tmp_path: Path) -> None:
     server.sizes = False
     told = save(fetcher, tmp_path / "program")
