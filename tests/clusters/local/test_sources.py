@@ -49,7 +49,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_cluster_from_downloaded_programs(
     server: Releases, cache: Path, state_dir: Path, dra_harness: Command
 ) -> None:
-    """With a connection that is cut, as `auto` chooses; its components restart from the same programs."""
+    """With a connection that is cut, as `auto` chooses. Its components restart from the same programs, and
+    a run after it finds them in the cache and says where they came from."""
     path = f"release/{VERSION}/bin/linux/{locations.architecture()}/kubelet"
     server.cuts[path] = [30 * 1024**2]
 
@@ -68,6 +69,8 @@ def test_a_cluster_from_downloaded_programs(
         facts = fingerprint.take(cluster, kube, shape={}, run_id="none", seed=0).facts
     finally:
         down = dra_harness("down", "dl-one")
+    asked = len(server.requests)
+    run = dra_harness("run", "ER-01", "--nodes", "1", "--run-id", "dl-run", "--download-url", server.url)
 
     assert server.asked(path) == ["", f"bytes={30 * 1024**2}-"]
     (folder,) = folders
@@ -76,20 +79,7 @@ def test_a_cluster_from_downloaded_programs(
     assert programs["kube-apiserver"] == str(folder / "kube-apiserver")
     assert node["status"]["nodeInfo"]["kubeletVersion"] == VERSION
     assert (cluster.origin, facts["kubernetes.programs"]) == ("download", "download")
-    assert down.returncode == 0, down.stderr
-
-
-def test_the_second_cluster_needs_no_server(
-    server: Releases, cache: Path, state_dir: Path, dra_harness: Command
-) -> None:
-    """A run on a downloaded cluster says so, and another one finds the programs in the cache."""
-    first = dra_harness("run", "ER-01", "--nodes", "1", "--run-id", "dl-a", "--download-url", server.url)
-    asked = len(server.requests)
-    second = dra_harness("run", "ER-01", "--nodes", "1", "--run-id", "dl-b", "--download-url", server.url)
-
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert len(server.requests) == asked > 0
-    results = Path(state_dir.parent) / "results"
-    for name in ("dl-a", "dl-b"):
-        (ready,) = json.loads((results / name / "run.json").read_text())["environment"]["clusters"]
-        assert ready["programs"] == "download"
+    assert (down.returncode, run.returncode) == (0, 0), down.stderr + run.stderr
+    assert len(server.requests) == asked
+    document = json.loads((state_dir.parent / "results" / "dl-run" / "run.json").read_text())
+    assert [each["programs"] for each in document["environment"]["clusters"]] == ["download"]
