@@ -127,7 +127,6 @@ class DownloadSource:
 
     def _download(self, program: Program, version: str, progress: Progress) -> Path:
         target = self._folder(version) / program.name
-        target.parent.mkdir(parents=True, exist_ok=True)
         path = f"{_path(version)}/{program.name}"
         text = f"{program.name} {version} from {self.url}"
 
@@ -135,6 +134,7 @@ class DownloadSource:
             progress("download", done, total, text)
 
         checksum = self._fetcher.checksum(f"{path}.sha256")
+        target.parent.mkdir(parents=True, exist_ok=True)
         self._fetcher.save(path, target, checksum, told)
         progress("download", 1, 1, f"{program.name} {version}: downloaded, and its checksum is right")
         return target

@@ -160,6 +160,7 @@ def test_a_version_that_is_not_published_is_named(source: DownloadSource, server
         source.ensure(WANTED, "v1.99.0")
     assert isinstance(raised.value, UsageError)
     assert str(raised.value).startswith(f"{server.url}/release/v1.99.0/bin/linux/")
+    assert not (source.cache / "downloads").exists()
     assert len(server.requests) == 1
 
 
