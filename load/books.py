@@ -176,10 +176,11 @@ def balance(report: WorkerReport, server: ServerBooks | None, conduct: Conduct) 
         _line("answers 429", refused, _rejected(server), "apiserver_flowcontrol_rejected_requests_total"),
     ]
     if conduct is Conduct.COUNT:
-        sent = report.intended - report.causes.get(Cause.DROPPED_BY_GENERATOR, 0)
+        unseen = (Cause.DROPPED_BY_GENERATOR, Cause.LOST_WITH_WORKER)
+        sent = report.intended - sum(report.causes.get(cause, 0) for cause in unseen)
         rejected = report.causes.get(Cause.APF_REJECTED, 0)
         lines += [
-            _line("creates answered", sum(creates.values()), sent, "the ledger but the dropped"),
+            _line("creates answered", sum(creates.values()), sent, "the ledger but the dropped and lost"),
             _line("creates answered 429", creates.get("429", 0), rejected, "the ledger"),
         ]
     if server is not None:

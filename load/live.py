@@ -131,7 +131,7 @@ def _causes(snapshot: Snapshot) -> list[tuple[Cause, int]]:
 
 
 def _style(cause: Cause) -> str:
-    if cause is Cause.DROPPED_BY_GENERATOR:
+    if cause in (Cause.DROPPED_BY_GENERATOR, Cause.LOST_WITH_WORKER):
         return "bold magenta"
     return "yellow" if cause in UNFINISHED else "red"
 

@@ -7,6 +7,8 @@ seconds: on the clock of `time.time()` where they say "at", durations elsewhere.
 from __future__ import annotations
 
 import enum
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,8 @@ class Cause(enum.StrEnum):
     """Deleted by the device taint eviction before its time."""
     VANISHED = "vanished"
     """Deleted by someone else before its time."""
+    LOST_WITH_WORKER = "lost-with-worker"
+    """Was a generator worker's that died: never sent, or nobody saw its end. Makes the run INVALID."""
     NOT_RELEASED = "not-released"
     """Came to its last stage, but it or one of its claims was still there at the end of the drain."""
 
@@ -191,6 +195,11 @@ class Orders(_Model):
     """Whether slices change, so that the watch on slices is needed to judge allocations."""
     settle_seconds: float = pydantic.Field(default=5.0, ge=0)
     """How long after a device left its slice an allocation of it may still appear: it was decided before."""
+
+    def digest(self) -> str:
+        """SHA-256 of what is ordered, in hex; where each worker keeps its credentials is its own affair."""
+        content = self.model_dump(mode="json", exclude={"sender_kubeconfig", "observer_kubeconfig"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class StageSamples(_Model):

@@ -35,6 +35,7 @@ CAUSES = {
     "not-running": "it was not running in time",
     "evicted": "deleted by the device taint eviction",
     "vanished": "deleted by somebody else",
+    "lost-with-worker": "its generator worker died: never sent, or nobody saw its end",
     "not-released": "deleted, but it or a claim of it stayed",
 }
 """What each cause says, in the order of the ledger."""

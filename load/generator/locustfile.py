@@ -29,6 +29,12 @@ from load.generator.station import Station
 _END_WITHIN = 25.0
 """Seconds that a stop from outside leaves for the short drain and the report."""
 
+_SILENCE = 5.0
+"""Seconds without a word of the master after which a worker takes it for dead; it answers each second."""
+
+_NEVER = 2**31
+"""More workers than ever come."""
+
 _SECOND_THOUGHT = 1.0
 """Seconds after which another signal means that nobody wants to wait: terminal and parent send one each."""
 
@@ -40,6 +46,8 @@ class _Process:
     station: Station | None = None
     parent: int = 0
     signalled_at: float = 0.0
+    heard_at: float = 0.0
+    """When the master was last heard, on the monotonic clock."""
 
 
 class Arrivals(User):
@@ -82,6 +90,10 @@ def _add_options(parser: Any) -> None:
         include_in_web_ui=False,
     )
 
+    parser.add_argument(
+        "--worker-name", default="", help="what a worker is called in reports", include_in_web_ui=False
+    )
+
 
 def _start(environment: Environment, runner: Runner, **_: Any) -> None:
     options = environment.parsed_options
@@ -96,15 +108,63 @@ def _start(environment: Environment, runner: Runner, **_: Any) -> None:
     environment.process_exit_code = 0  # a refused request is a result, not an error of Locust's
     if isinstance(runner, MasterRunner | LocalRunner):
         environment.process_exit_code = int(ExitCode.HARNESS_ERROR)  # until there is a report
-        _Process.conductor = Conductor(orders, runner, environment, Path(options.orders).parent)
-        _Process.parent = os.getppid() if options.end_with_parent else 0
+        expected = options.expect_workers if isinstance(runner, MasterRunner) else 1
+        folder = Path(options.orders).parent
+        _Process.conductor = Conductor(orders, runner, environment, folder, expected=expected)
+        if isinstance(runner, MasterRunner):
+            gevent.spawn(_gather, _Process.conductor, runner, options)
         environment.events.test_start.add_listener(lambda **_: _begin())
     if isinstance(runner, WorkerRunner | LocalRunner):
-        _Process.station = Station(orders, runner, LocustMeter(environment))
+        _Process.station = Station(orders, runner, LocustMeter(environment), name=options.worker_name)
+        gevent.spawn(_Process.station.join)
+    if isinstance(runner, WorkerRunner):
+        gevent.spawn(_serve, _Process.station, environment)
+    _Process.parent = os.getppid() if options.end_with_parent else 0
     environment.events.test_stopping.add_listener(lambda **_: _end("the test was stopped"))
     environment.events.quitting.add_listener(lambda **_: _end("the generator was told to quit"))
     for number in (signal.SIGINT, signal.SIGTERM):
         gevent.signal_handler(number, _on_signal, number)
+
+
+def _gather(conductor: Conductor, runner: Runner, options: Any) -> None:
+    """Let Locust begin once all workers have joined; it would count strangers, and wait for ever."""
+    options.expect_workers = _NEVER
+    while not conductor.complete:
+        if conductor.give_up_gathering():
+            runner.quit()
+            sys.exit(int(ExitCode.BLOCKED))
+        gevent.sleep(0.2)
+    options.expect_workers = 0
+
+
+def _serve(station: Station, environment: Environment) -> None:
+    """End a worker's process when the master doesn't want it, or is gone."""
+    _Process.heard_at = time.monotonic()
+    environment.events.heartbeat_received.add_listener(lambda **_: _heard())
+    while not (reason := station.refused or _alone()):
+        gevent.sleep(0.5)
+    print(reason, file=sys.stderr, flush=True)  # noqa: T201 - as above
+    if station.refused:
+        os._exit(int(ExitCode.USAGE))  # without Locust's goodbye: a master ends when its last worker says it
+    environment.process_exit_code = int(ExitCode.BLOCKED)
+    station.interrupt(reason)
+    if station.at_work:
+        station.finished.wait(_END_WITHIN)
+    if environment.runner is not None:
+        environment.runner.quit()
+
+
+def _alone() -> str:
+    """Why nobody wants this worker's load any more, or an empty text."""
+    if time.monotonic() - _Process.heard_at > _SILENCE:
+        return f"the master was not heard for {_SILENCE:.0f} s"
+    if _Process.parent and os.getppid() != _Process.parent:
+        return "the process that started this worker is gone"
+    return ""
+
+
+def _heard() -> None:
+    _Process.heard_at = time.monotonic()
 
 
 def _begin() -> None:

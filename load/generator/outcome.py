@@ -26,10 +26,11 @@ class Outcome:
         self._orders = orders
         self._folder = folder
         self._reports: dict[str, WorkerReport] = {}
+        self._left: list[WorkerReport] = []
+        """Of workers that were lost."""
         self._faults: list[str] = []
         self._latest: dict[str, Snapshot] = {}
         self._told: set[str] = set()
-        self._blocked = False
         self._broken = False
         self._began = time.time()
         self.accounted: set[str] = set()
@@ -45,13 +46,19 @@ class Outcome:
         """A worker can't take part; `blocked`: because of the cluster or its orders, not of itself."""
         self.fault(reason)
         self.accounted.add(worker)
-        self._blocked |= blocked
         self._broken |= not blocked
 
-    def lost(self, worker: str, reason: str) -> None:
-        """A worker will not report."""
+    def lost(self, worker: str, reason: str, left: WorkerReport | None = None) -> None:
+        """A worker will not report; `left` accounts for the pods that it had to look after."""
         self.fault(reason)
         self.accounted.add(worker)
+        if left is not None:
+            self._left.append(left)
+
+    def seen(self, worker: str) -> int:
+        """Pods that a worker's last snapshot said had come due."""
+        snapshot = self._latest.get(worker)
+        return snapshot.intended if snapshot else 0
 
     def reported(self, worker: str, report: WorkerReport) -> None:
         """A worker is done."""
@@ -71,7 +78,8 @@ class Outcome:
 
     def write(self) -> ExitCode:
         """Write the report, whole or not at all, and say how the process should end."""
-        report = merge(list(self._reports.values())) if self._reports else self._nothing()
+        reports = [*self._reports.values(), *self._left]
+        report = merge(reports) if reports else self._nothing()
         report = report.model_copy(update={"faults": [*self._faults, *report.faults]})
         target = self._folder / REPORT
         partial = target.with_suffix(".partial")

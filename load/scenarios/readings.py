@@ -36,7 +36,7 @@ def count(report: WorkerReport, stage: Stage, *, kind: str = "", window: str = M
 
 def accepted(report: WorkerReport) -> int:
     """Pods that the server accepted, whatever became of them."""
-    never = (Cause.DROPPED_BY_GENERATOR, *REFUSED)
+    never = (Cause.DROPPED_BY_GENERATOR, Cause.LOST_WITH_WORKER, *REFUSED)
     return report.intended - sum(report.causes.get(cause, 0) for cause in never)
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,8 @@ import pytest
 from harness.waiting import wait_until
 from load.generator.arguments import LOCUSTFILE, free_port
 from load.generator.priority import NICE
-from load.model import Segment
+from load.histogram import LatencyHistogram
+from load.model import Cause, Orders, Segment, Stage, WorkerReport
 from tests.load.generator.apiserver import serving
 from tests.load.generator.certificates import Authority
 from tests.load.generator.running import ALL_COMPLETED, counts, kubeconfig, orders, start
@@ -94,33 +99,126 @@ def _fetched(address: str) -> str | None:
     return text if '"create"' in text else None
 
 
-def test_a_master_and_a_worker_of_their_own_work_as_locusts_do(tmp_path: Path) -> None:
-    """With Locust's own command and options, as on two machines; the worker has a copy of the orders."""
-    port = str(free_port())
-    there = tmp_path / "there"
-    there.mkdir()
+LOCUST = ("-m", "locust")
+AHEAD = 100.0
+"""Seconds by which a worker's clock is ahead of the master's."""
+LOCUST_AHEAD = (
+    "-c",
+    "import runpy, time; real = time.time; "
+    f"time.time = lambda: real() + {AHEAD}; runpy.run_module('locust', run_name='__main__')",
+)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """A master and workers, with Locust's own command and options, as on several machines."""
+
+    root: Path
+    port: str = field(default_factory=lambda: str(free_port()))
+
+    def master(self, orders: Orders, workers: int) -> subprocess.Popen[str]:
+        options = ["--master", "--expect-workers", str(workers), "--master-bind-host", "127.0.0.1"]
+        return self._start(LOCUST, self.root, orders, [*options, "--master-bind-port", self.port])
+
+    def worker(self, orders: Orders, name: str, program: Sequence[str] = LOCUST) -> subprocess.Popen[str]:
+        """A worker with a copy of the orders, and with credentials of its own."""
+        there = self.root / name
+        there.mkdir()
+        (there / "kubeconfig").write_bytes((self.root / "kubeconfig").read_bytes())
+        options = ["--worker", "--worker-name", name, "--master-host", "127.0.0.1"]
+        return self._start(program, there, orders, [*options, "--master-port", self.port])
+
+    def _start(
+        self, program: Sequence[str], folder: Path, orders: Orders, options: Sequence[str]
+    ) -> subprocess.Popen[str]:
+        (folder / "orders.json").write_text(orders.model_dump_json())
+        command = [sys.executable, *program, "-f", str(LOCUSTFILE), "--headless", "--only-summary", *options]
+        return subprocess.Popen(
+            [*command, "--orders", str(folder / "orders.json")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def report(self) -> WorkerReport:
+        return WorkerReport.model_validate_json((self.root / "generator.json").read_bytes())
+
+    def going_on(self) -> bool:
+        progress = self.root / "progress.ndjson"
+        return progress.exists() and progress.stat().st_size > 0
+
+
+def ended(process: subprocess.Popen[str], timeout: float = 90) -> tuple[int, str]:
+    """Its exit code and what it said; pytest shows that with a failure."""
+    out, _ = process.communicate(timeout=timeout)
+    print(out)  # noqa: T201
+    return process.returncode, out
+
+
+def test_a_master_and_workers_of_their_own_share_a_load_whatever_their_clocks_say(tmp_path: Path) -> None:
+    crew = Crew(tmp_path)
+    with serving() as server:
+        ordered = orders(tmp_path, f"http://127.0.0.1:{server.port}")
+        began = time.time()
+        master = crew.master(ordered, 2)
+        workers = [crew.worker(ordered, "alpha"), crew.worker(ordered, "beta", LOCUST_AHEAD)]
+        codes = [ended(process)[0] for process in (master, *workers)]
+        over = time.time()
+
+    assert codes == [0, 0, 0]
+    assert not (tmp_path / "alpha" / "generator.json").exists()
+    assert len(server.created) == 40
+    report = crew.report()
+    assert (report.workers, report.faults, counts(report)) == (2, [], ALL_COMPLETED)
+    assert 1.9 < report.seconds < 2.5, "one of them began 100 s later, or its moments were not put right"
+    assert all(began < life.due < over for life in report.timelines)
+    bound = LatencyHistogram.of(next(each for each in report.samples if each.stage is Stage.BOUND))
+    assert bound.count == 40
+    longest = bound.maximum()
+    assert longest is not None
+    assert longest.seconds < 2
+
+
+def test_workers_with_other_orders_and_strangers_are_refused(tmp_path: Path) -> None:
+    crew = Crew(tmp_path)
+    with serving() as server:
+        ordered = orders(tmp_path, f"http://127.0.0.1:{server.port}")
+        master = crew.master(ordered, 1)
+        other = ordered.model_copy(update={"seed": 8})
+        code, said = ended(crew.worker(other, "alpha"))
+        beta = crew.worker(ordered, "beta")
+        codes = [ended(process)[0] for process in (master, beta)]
+
+    assert (code, codes) == (2, [0, 0])
+    assert "worker alpha has other orders than the master" in said
+    assert counts(crew.report()) == ALL_COMPLETED
+
+
+def test_a_worker_whose_master_dies_ends_within_seconds(tmp_path: Path) -> None:
+    crew = Crew(tmp_path)
     with serving() as server:
         address = f"http://127.0.0.1:{server.port}"
-        text = orders(tmp_path, address).model_dump_json()
-        kubeconfig(there, address)
-        common = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
-        processes = []
-        for folder, options in (
-            (tmp_path, ["--master", "--expect-workers", "1", "--master-bind-host", "127.0.0.1"]),
-            (there, ["--worker", "--master-host", "127.0.0.1"]),
-        ):
-            (folder / "orders.json").write_text(text)
-            port_option = "--master-bind-port" if folder is tmp_path else "--master-port"
-            command = [*common, *options, port_option, port, "--orders", str(folder / "orders.json")]
-            processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
-        assert [process.wait(timeout=90) for process in processes] == [0, 0]
+        ordered = orders(tmp_path, address, segments=[Segment(seconds=600, start=20, end=20)])
+        master = crew.master(ordered, 1)
+        worker = crew.worker(ordered, "alpha")
+        wait_until(crew.going_on, 60, "the load to begin")
+        master.kill()
+        killed = time.monotonic()
+        ended(master)
+        code, said = ended(worker, timeout=60)
+        took = time.monotonic() - killed
+        created = len(server.created)
+        left = len(server.pods)
 
-    assert not (there / "generator.json").exists()
-    assert len(server.created) == 40
-    assert (tmp_path / "generator.json").exists()
+    assert code == 3
+    assert "the master was not heard for 5 s" in said
+    assert took < 20
+    assert 0 < created < 20 * 60
+    assert left == 0, "it deleted its pods before it ended"
 
 
-def test_a_worker_that_dies_is_a_fault_and_the_others_report(tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_a_fault_and_its_pods_are_lost_with_it(tmp_path: Path) -> None:
     with serving() as server:
         long = orders(
             tmp_path, f"http://127.0.0.1:{server.port}", segments=[Segment(seconds=12, start=20, end=20)]
@@ -134,8 +232,12 @@ def test_a_worker_that_dies_is_a_fault_and_the_others_report(tmp_path: Path) -> 
         report = run.report()
 
     assert report.workers == 1
-    assert any("was lost" in fault for fault in report.faults)
-    assert counts(report).keys() == {"completed"}
+    (fault,) = report.faults
+    assert re.fullmatch(r"worker [01] was lost \d+ s after the start", fault)
+    assert counts(report) == {"completed": 120, "lost-with-worker": 120}
+    assert report.intended == 240
+    lost = [life for life in report.timelines if life.cause is Cause.LOST_WITH_WORKER]
+    assert {life.message for life in lost} == {fault}
 
 
 def test_it_ends_when_the_process_that_wanted_it_is_gone(tmp_path: Path) -> None:
