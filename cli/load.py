@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import sys
@@ -12,6 +13,7 @@ import typer
 import yaml
 
 from cli.console import BringUpProgress, err, out
+from cli.load_worker import KeyOption, PortOption, reception
 from cli.options import (
     NodeImageOption,
     Output,
@@ -66,7 +68,23 @@ def load(
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Offered pods/s; default the profile's.")] = None,
     arm: Annotated[list[str] | None, typer.Option("--arm", help="Only these arms of a sweep.")] = None,
-    processes: Annotated[int, typer.Option(min=1, max=64, help="Generator processes.")] = 1,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Generator processes on this machine; default 1.")
+    ] = None,
+    expect_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=256, help="Workers that come from elsewhere (`load-worker`) and send instead."
+        ),
+    ] = None,
+    workers_wait: Annotated[
+        float, typer.Option(min=1, help="Seconds within which all of them have to be there.")
+    ] = 300.0,
+    bind: Annotated[
+        str, typer.Option(help="Address on which workers are awaited. Locust's traffic is not encrypted.")
+    ] = "127.0.0.1",
+    bind_port: PortOption = 5557,
+    key: KeyOption = None,
     web: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Serve Locust's web UI on this port of loopback.")
     ] = None,
@@ -81,6 +99,8 @@ def load(
     from load.live import LiveView
     from load.runner import run
 
+    if expect_workers is not None and processes is not None:
+        raise UsageError("--processes with --expect-workers: expected one of them; workers run elsewhere")
     programs = programs_from(components, source, download_url)
     maker = provider_for(cluster, programs, provider_name, node_image)
     request = LoadRequest(
@@ -102,12 +122,16 @@ def load(
         seconds=seconds,
         rate=rate,
         arms=tuple(arm or ()),
-        processes=processes,
+        processes=expect_workers or processes or 1,
+        workers_wait=workers_wait,
         web=web,
         command=("dra-harness", *sys.argv[1:]),
     )
-    with LiveView(err, BringUpProgress()) as view:
-        result = run(request, maker, view, describe=_describe)
+    with LiveView(err, BringUpProgress()) as view, contextlib.ExitStack() as stack:
+        crew = None
+        if expect_workers is not None:
+            crew = stack.enter_context(reception(expect_workers, bind, bind_port, key, view.said))
+        result = run(request, maker, view, describe=_describe, crew=crew)
     load_build.build(request.run_dir)
     load_console.print_run(out, load_document.read(request.run_dir), request.run_dir)
     raise typer.Exit(result.verdict.exit_code)

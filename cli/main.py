@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from cli import clusters, driver_image, load, node_image, runs
+from cli import clusters, driver_image, load, load_worker, node_image, runs
 from cli.console import fail
 from cli.doctor import doctor
 from harness.errors import ExitCode, HarnessError
@@ -34,6 +34,7 @@ app.command()(runs.plan)
 app.command()(runs.run)
 app.command()(runs.report)
 app.command()(load.load)
+app.command()(load_worker.load_worker)
 app.command()(load.compare)
 app.command()(node_image.node_image)
 app.command()(driver_image.driver_image)

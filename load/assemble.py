@@ -27,6 +27,7 @@ def trial_result(
     figures: Mapping[str, Figure] | None = None,
     notes: Sequence[str] = (),
     faults: Sequence[str] = (),
+    elsewhere: bool = False,
 ) -> TrialResult:
     """One trial as the result has it.
 
@@ -41,6 +42,7 @@ def trial_result(
         figures: what the scenario measured.
         notes: what happened, and when.
         faults: reasons of the scenario why the numbers can't be trusted.
+        elsewhere: whether the generator's processes were on other machines than the one measured.
     """
     return TrialResult(
         name=name,
@@ -52,7 +54,7 @@ def trial_result(
         causes_by_namespace=report.causes_by_namespace,
         rates=rates(report, orders.segments, snapshots),
         stages=stage_rows(report.samples),
-        generator=_generator(report, orders, host, faults),
+        generator=_generator(report, orders, None if elsewhere else host, faults),
         requests=report.requests,
         retry_after=report.retry_after,
         host=host,

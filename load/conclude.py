@@ -103,9 +103,10 @@ def merged(found: Sequence[RequirementResult]) -> list[RequirementResult]:
     return made
 
 
-def shape(plan: Plan, processes: int) -> dict[str, Fact]:
-    """What the load is, for the fingerprint."""
+def shape(plan: Plan, processes: int, *, elsewhere: bool = False) -> dict[str, Fact]:
+    """What the load is, for the fingerprint; `elsewhere` if its processes are on other machines."""
     return {
+        **({"elsewhere": True} if elsewhere else {}),
         "profile": plan.profile.name,
         "size": str(plan.size),
         "limits": str(plan.limits),

@@ -15,6 +15,7 @@ import pydantic
 
 from clusters import processes
 from harness.errors import HarnessError
+from load.crew.reception import Bind
 from load.model import Orders, Snapshot, WorkerReport
 
 ORDERS = "orders.json"
@@ -35,10 +36,18 @@ class GeneratorProcess:
         cluster_id: the mark of the cluster, by which `down` finds the process should this one be killed.
         workers: processes that send.
         web: port of Locust's web UI on loopback.
+        master: where to wait for so many workers that others start, instead of sending.
     """
 
     def __init__(
-        self, orders: Orders, folder: Path, cluster_id: str, *, workers: int = 1, web: int | None = None
+        self,
+        orders: Orders,
+        folder: Path,
+        cluster_id: str,
+        *,
+        workers: int = 1,
+        web: int | None = None,
+        master: Bind | None = None,
     ) -> None:
         self._folder = folder
         self._offset = 0
@@ -47,7 +56,11 @@ class GeneratorProcess:
         path = folder / ORDERS
         path.write_text(orders.model_dump_json(indent=1) + "\n", encoding="utf-8")
         argv: list[str | Path] = [sys.executable, "-P", "-m", "load.generator", path]
-        if workers > 1:
+        argv += ["--end-with-parent"]
+        if master is not None:
+            argv += ["--master", "--expect-workers", str(workers)]
+            argv += ["--master-bind-host", master.address, "--master-bind-port", str(master.port)]
+        elif workers > 1:
             argv += ["--processes", str(workers)]
         if web is not None:
             argv += ["--web", str(web)]

@@ -62,7 +62,9 @@ class LoadRequest:
     arms: Sequence[str] = ()
     """Only these arms of a sweep; all where empty."""
     processes: int = 1
-    """Generator processes on this machine."""
+    """Generator processes: on this machine, or the workers that come from others."""
+    workers_wait: float = 300.0
+    """Seconds within which workers on other machines have to be there."""
     web: int | None = None
     """Port of Locust's web UI on loopback, None for no UI."""
     command: Sequence[str] = ()

@@ -110,7 +110,7 @@ class Generator(_Model):
     workers: int
     cpu_seconds: float
     cpu_share: float | None
-    """Of all CPU that the machine used meanwhile, 0 to 1; None if that isn't known."""
+    """Of all CPU that the machine used meanwhile, 0 to 1; None if that isn't known, as on other machines."""
     lateness_p50: float
     lateness_p99: float
     lateness_max: float

@@ -21,6 +21,7 @@ from harness.journal import Journal
 from harness.kube import NODES, ApiError, KubeClient
 from load import cleanup, fingerprint, identity, limits, prepare, server, usage
 from load.conclude import Progress, check_finished, conclude, run_started, shape
+from load.crew.reception import Reception
 from load.naming import Names
 from load.profiles.loader import find_profile
 from load.profiles.plan import Plan, make_plan
@@ -46,6 +47,7 @@ def run(
     listener: Listener,
     *,
     describe: Describe | None = None,
+    crew: Reception | None = None,
 ) -> LoadResult:
     """Carry out one load run, and keep its events in `events.ndjson` beside `load.json`.
 
@@ -54,6 +56,7 @@ def run(
         provider: makes, finds and restarts clusters.
         listener: is told how it goes.
         describe: what the catalogue says about a requirement, for the plan among the events.
+        crew: workers on other machines that are to send; they are waited for before anything is made.
 
     Raises:
         UsageError: the request can't be; nothing was made.
@@ -61,7 +64,7 @@ def run(
         KeyboardInterrupt: Ctrl-C before anything was measured.
     """
     journal = Journal(request.run_dir)
-    runner = LoadRunner(request, provider, listener, journal.append)
+    runner = LoadRunner(request, provider, listener, journal.append, crew=crew)
     began = time.monotonic()
     runner.make_folder()
     journal.append(run_started(request, runner.plan))
@@ -87,11 +90,19 @@ class LoadRunner:
         provider: makes, finds and restarts clusters.
         listener: is told how it goes.
         emit: gets the run's events, from `ClusterReady` to `ClusterGone`.
+        crew: workers on other machines.
     """
 
     def __init__(
-        self, request: LoadRequest, provider: ClusterProvider, listener: Listener, emit: Emit
+        self,
+        request: LoadRequest,
+        provider: ClusterProvider,
+        listener: Listener,
+        emit: Emit,
+        *,
+        crew: Reception | None = None,
     ) -> None:
+        self._crew = crew
         self._provider = provider
         self._listener = listener
         self._emit = emit
@@ -136,6 +147,9 @@ class LoadRunner:
         """
         started = datetime.datetime.now(datetime.UTC)
         clock = time.monotonic()
+        if self._crew is not None:
+            self._say(f"waiting for {self._crew.expected} workers")
+            self._crew.wait(self._request.workers_wait)
         with self._cluster() as cluster:
             self._measure(cluster)
         seconds = time.monotonic() - clock
@@ -222,12 +236,13 @@ class LoadRunner:
             run_dir=self._request.run_dir,
             sampler=sampler,
             listener=self._listener,
+            crew=self._crew,
         )
         self._prepare(site, scenario)
         self._progress.fingerprint = fingerprint.take(
             cluster,
             admin,
-            shape=shape(self._plan, self._request.processes),
+            shape=shape(self._plan, self._request.processes, elsewhere=self._crew is not None),
             run_id=self._names.run_id,
             seed=self._request.seed,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 from pathlib import Path
 
 
@@ -16,3 +17,8 @@ def code_digest() -> str:
         digest.update(str(path.relative_to(root)).encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def harness_version() -> str:
+    """The release and the code itself: two checkouts of one release may differ."""
+    return f"{importlib.metadata.version('dra-harness')} (code {code_digest()[:12]})"

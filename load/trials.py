@@ -14,6 +14,8 @@ from harness.kube import PODS, ApiError, KubeClient
 from load import cleanup, node, server, usage
 from load.assemble import trial_result
 from load.books import ServerBooks
+from load.crew.parcel import Parcel
+from load.crew.reception import Reception
 from load.identity import Identities
 from load.model import Orders, PodKind, WorkerReport
 from load.naming import Names
@@ -27,6 +29,8 @@ from load.scenarios.interface import Done, Findings, Scenario
 from load.shapes import pod_kind
 
 _POLL_SECONDS = 0.2
+_REJOIN_SECONDS = 30.0
+"""A worker that was lost in one trial has so long to be back for the next."""
 _ACT_SECONDS = 60.0
 """A scenario has so long to come to its end once the generator has."""
 _SETTLE_SECONDS = 90.0
@@ -46,6 +50,8 @@ class Site:
     run_dir: Path
     sampler: usage.Sampler
     listener: Listener
+    crew: Reception | None = None
+    """Workers on other machines, which send instead of processes here."""
     readings: list[server.Reading] = field(default_factory=list)
     """Of the trial that goes on; those before and after a restart that is meant are added to it."""
     notes: list[str] = field(default_factory=list)
@@ -82,15 +88,15 @@ class TrialRunner:
         self._number += 1
         site.notes.clear()
         site.readings.clear()
+        if site.crew is not None:
+            site.crew.wait(_REJOIN_SECONDS)
         self._scenario.before(trial)
         before = cleanup.census(site.admin, site.names)
         orders = self._orders(trial)
         watch = node.NodeWatch(site.cluster, site.admin) if _on_real_nodes(trial) else None
         site.readings.append(server.read(site.cluster, site.admin))
         folder = site.run_dir / "trials" / f"{self._number:02}-{trial.name}"
-        generator = GeneratorProcess(
-            orders, folder, site.cluster.id, workers=site.request.processes, web=site.request.web
-        )
+        generator = self._start(orders, folder)
         faults: list[str] = []
         interrupted = self._attend(trial, generator, faults)
         report = generator.report()
@@ -113,9 +119,21 @@ class TrialRunner:
             figures=findings.figures,
             notes=[*site.notes, *findings.notes],
             faults=findings.faults,
+            elsewhere=site.crew is not None,
         )
         result = result.model_copy(update={"saturates": trial.saturates})
         return Finished(done, result, findings, interrupted)
+
+    def _start(self, orders: Orders, folder: Path) -> GeneratorProcess:
+        site = self._site
+        crew, web = site.crew, site.request.web
+        if crew is None:
+            return GeneratorProcess(orders, folder, site.cluster.id, workers=site.request.processes, web=web)
+        generator = GeneratorProcess(
+            orders, folder, site.cluster.id, workers=crew.expected, web=web, master=crew.bind
+        )
+        crew.hand_out(Parcel.of(folder.name, orders))
+        return generator
 
     def _attend(self, trial: Trial, generator: GeneratorProcess, faults: list[str]) -> bool:
         """Follow the generator to its end, with the scenario beside it; True if it was interrupted."""

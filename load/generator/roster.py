@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from load.generator.clock import NO_OFFSET, Offset
 from load.model import Orders
-from load.source import code_digest
+from load.source import harness_version
 
 
 def credentials(orders: Orders, name: str) -> dict[str, str]:
     """What a worker shows to be taken: its name, the version of its harness and the digest of its orders."""
     return {"name": name, "version": harness_version(), "orders": orders.digest()}
-
-
-def harness_version() -> str:
-    """The release and the code itself: two checkouts of one release may differ."""
-    return f"{importlib.metadata.version('dra-harness')} (code {code_digest()[:12]})"
 
 
 @dataclass(frozen=True)

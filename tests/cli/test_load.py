@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli import main
+from cli import load_worker, main
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.provider import LocalProvider
 from harness.errors import UsageError
+from load.crew.reception import Bind, Reception
 from load.request import LimitSet, Listener, LoadRequest, Size
 from load.result import LoadResult, Rates, Verdict
 from tests.support.load_results import load_result, trial
+from tests.support.ports import two_free_ports
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -138,6 +140,7 @@ class Recorded:
         self.verdict = verdict
         self.request: LoadRequest | None = None
         self.described = ""
+        self.crew: tuple[Bind, int] | None = None
 
     def __call__(
         self,
@@ -146,8 +149,10 @@ class Recorded:
         listener: Listener,
         *,
         describe: Callable[[str], object],
+        crew: Reception | None,
     ) -> LoadResult:
         self.request = request
+        self.crew = (crew.bind, crew.expected) if crew else None
         self.described = str(describe("APF-01"))
         result = load_result(request.run_dir.name, verdict=self.verdict)
         request.run_dir.mkdir(parents=True)
@@ -239,3 +244,51 @@ def test_wrong_usage_is_exit_code_2(run: Run, tmp_path: Path, arguments: str) ->
     assert code == 2
     assert "Usage" in err
     assert not (tmp_path / "results").exists()
+
+
+def test_workers_are_awaited_where_the_user_says(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    recorded = Recorded(Verdict.PASS)
+    monkeypatch.setattr("load.runner.run", recorded)
+    port, key = two_free_ports(), tmp_path / "key"
+    options = f"--expect-workers 3 --workers-wait 7 --bind-port {port} --key {key}"
+
+    code, _, err = run("load", "ext-churn", *options.split())
+
+    assert code == 0
+    assert recorded.request is not None
+    assert (recorded.request.processes, recorded.request.workers_wait) == (3, 7)
+    assert recorded.crew == (Bind("127.0.0.1", port), 3)
+    assert f"workers: dra-harness load-worker --master 127.0.0.1 --port {port} --key {key}\n" in err
+    assert "open at" not in err
+    assert key.read_text().strip() not in err
+
+
+def test_another_address_than_loopback_is_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(load_worker, "Reception", lambda *_: None)  # nothing is to listen there
+    said: list[str] = []
+
+    load_worker.reception(1, "0.0.0.0", 5557, tmp_path / "key", said.append)
+
+    start, warning = said
+    assert start.startswith("workers: dra-harness load-worker --master THIS-MACHINE --port 5557 --key ")
+    assert warning.startswith("ports 5557 and 5558 are open at 0.0.0.0: Locust's own traffic has neither")
+
+
+def test_workers_and_processes_are_one_too_many(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("load", "ext-churn", "--expect-workers", "2", "--processes", "2")
+
+    assert (code, out) == (2, "")
+    assert err == "error: --processes with --expect-workers: expected one of them; workers run elsewhere\n"
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_worker_without_a_key_is_told_where_to_get_it(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("load-worker", "--master", "192.0.2.1", "--wait", "1")
+
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: --key {tmp_path / 'state' / 'load-workers.key'}: No such file or directory; "
+        "copy it from where `load` runs\n"
+    )

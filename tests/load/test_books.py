@@ -100,3 +100,14 @@ def test_claims_and_evictions_are_shown() -> None:
     assert (found["claims"].client, found["claims"].server) == (12, 12)
     assert (found["evicted pods"].client, found["evicted pods"].server) == (2, 2)
     assert not found["claims"].binding
+
+
+def test_what_was_lost_with_a_worker_was_not_answered_to_anybody_who_can_tell() -> None:
+    causes = {Cause.COMPLETED: 7, Cause.LOST_WITH_WORKER: 3}
+    found = lines(
+        intended=10,
+        causes=causes,
+        causes_by_kind={"a": causes},
+        requests=[Requests(verb="create", by_code={"201": 7})],
+    )
+    assert all(line.balanced for line in found.values() if line.binding)

@@ -1,0 +1,160 @@
+"""A run with workers of its own against a real cluster with simulated nodes, beside one without."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters import leftovers
+from clusters.components import BuildSource
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
+from clusters.local.provider import LocalProvider
+from harness.kube import KubeClient
+from harness.waiting import wait_until
+from load.model import Cause, Stage
+from load.result import LoadResult, Verdict, read
+from tests.support.ports import two_free_ports
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+PROFILE = """
+name: small
+title: Pods with a claim each
+asks: Do several workers count what one does?
+reports: The ledger.
+limits: open
+pods: [{name: plain-claim, via: template}]
+criteria: [{measure: bound.p99, at_most: 30}]
+sizes:
+  S: {simulated_nodes: 20, rate: 5, warm_up: 2, seconds: 10, hold: 1, drain: 30}
+  M: {simulated_nodes: 20, rate: 5, warm_up: 2, seconds: 10, hold: 1, drain: 30}
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, and where everything about runs on it is."""
+
+    cluster: Cluster
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "NO_COLOR": "1", "TMPDIR": str(self.root / "tmp")}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cli.main", *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def load(self, run_id: str, *options: str) -> subprocess.Popen[str]:
+        arguments = [str(self.root / "small.yaml"), "--seed", "7", "--cluster", self.cluster.name]
+        return self.start("load", *arguments, "--run-id", run_id, *options)
+
+    def crew(self, run_id: str, *options: str) -> tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]:
+        """The run and its two workers."""
+        port = str(two_free_ports())
+        run = self.load(run_id, "--expect-workers", "2", "--bind-port", port, *options)
+        key = self.root / "state" / "load-workers.key"
+        wait_until(key.exists, 60, "the key")
+        names = ("alpha", "beta")
+        return run, [self.start("load-worker", "--port", port, "--name", name) for name in names]
+
+    def result(self, run_id: str) -> LoadResult:
+        return read(self.root / "results" / run_id)
+
+    def left(self, run_id: str) -> list[str]:
+        return leftovers.remaining(KubeClient.from_kubeconfig(self.cluster.kubeconfig), run_id)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root = tmp_path_factory.mktemp("workers")
+    (root / "tmp").mkdir()
+    (root / "small.yaml").write_text(PROFILE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRA_HARNESS_STATE", str(root / "state"))
+        patch.setenv("DRA_HARNESS_RESULTS", str(root / "results"))
+        provider = LocalProvider(BuildSource())
+        spec = ClusterSpec(name="dist-workers", nodes=1, simulated_nodes=20, ephemeral=True)
+        cluster = provider.up(spec, SilentProgress())
+        yield Site(cluster, root)
+        provider.down("dist-workers")
+
+
+def ended(process: subprocess.Popen[str], within: float = 200) -> tuple[int, str]:
+    out, _ = process.communicate(timeout=within)
+    print(out)  # noqa: T201 - pytest shows it with a failure
+    return process.returncode, out
+
+
+def mistrust(result: LoadResult) -> list[str]:
+    """Reasons against the numbers, but that the machine was busy, which says nothing of the workers."""
+    busy = ("send-lateness", "host-cpu")
+    return [each.message for each in result.checks if not each.ok and each.name not in busy]
+
+
+def test_two_workers_count_what_one_process_does(site: Site) -> None:
+    assert ended(site.load("alone"))[0] in (0, 3)
+    run, workers = site.crew("crew")
+    code = ended(run)[0]
+    outcomes = [ended(worker, 30) for worker in workers]
+
+    (alone,), (crew,) = site.result("alone").trials, site.result("crew").trials
+    result = site.result("crew")
+    assert mistrust(result) == []
+    assert code == result.verdict.exit_code
+    assert [code for code, _ in outcomes] == [0, 0]
+    assert (alone.generator.workers, crew.generator.workers) == (1, 2)
+    assert crew.intended == alone.intended > 30, "the same seed makes the same arrivals"
+    assert crew.causes == {Cause.COMPLETED: crew.intended}
+    assert all(line.balanced for line in crew.books if line.binding)
+    bound = crew.stage(Stage.BOUND)
+    assert bound is not None
+    everywhere = [crew.stage(Stage.BOUND, window=window) for window in ("measured", "warm-up")]
+    assert sum(each.count for each in everywhere if each) == crew.intended
+    assert crew.generator.cpu_share is None, "other machines' CPU is no share of this one's"
+    assert site.left("crew") == []
+    left = [*(site.root / "tmp").rglob("*"), *(site.root / "results").rglob("*.kubeconfig")]
+    assert left == [], "credentials end with the run"
+
+
+def test_a_worker_that_dies_makes_the_run_invalid(site: Site) -> None:
+    run, workers = site.crew("died", "--seconds", "15")
+    progress = site.root / "results" / "died" / "trials" / "01-main" / "progress.ndjson"
+
+    def going_on() -> bool:
+        assert run.poll() is None, ended(run)
+        return progress.exists() and progress.read_text().count("\n") > 4
+
+    try:
+        wait_until(going_on, 120, "the load")
+        (generator,) = psutil.Process(workers[0].pid).children()
+        workers[0].kill()
+        generator.kill()
+        code, _ = ended(run)
+    finally:
+        for process in (run, *workers):
+            process.kill()
+            process.communicate()
+
+    result = site.result("died")
+    (trial,) = result.trials
+    assert (code, result.verdict) == (3, Verdict.INVALID)
+    assert any(re.search(r"worker alpha was lost \d+ s after the start", why) for why in result.reasons)
+    assert sum(trial.causes.values()) == trial.intended
+    assert trial.causes[Cause.LOST_WITH_WORKER] > 30
+    assert site.left("died") == []
