@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters import leftovers
+from clusters import leftovers, processes
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
-from harness.kube import KubeClient
+from harness.kube import PODS, KubeClient
 from harness.waiting import wait_until
 from load.model import Cause, Stage
 from load.result import LoadResult, Verdict, read
@@ -72,6 +72,16 @@ class Site:
         wait_until(key.exists, 60, "the key")
         names = ("alpha", "beta")
         return run, [self.start("load-worker", "--port", port, "--name", name) for name in names]
+
+    def wait_for_load(self, run_id: str, run: subprocess.Popen[str]) -> None:
+        """Wait until the run's load goes on."""
+        progress = self.root / "results" / run_id / "trials" / "01-main" / "progress.ndjson"
+
+        def going_on() -> bool:
+            assert run.poll() is None, ended(run)
+            return progress.exists() and progress.read_text().count("\n") > 4
+
+        wait_until(going_on, 120, "the load")
 
     def result(self, run_id: str) -> LoadResult:
         return read(self.root / "results" / run_id)
@@ -134,14 +144,8 @@ def test_two_workers_count_what_one_process_does(site: Site) -> None:
 
 def test_a_worker_that_dies_makes_the_run_invalid(site: Site) -> None:
     run, workers = site.crew("died", "--seconds", "15")
-    progress = site.root / "results" / "died" / "trials" / "01-main" / "progress.ndjson"
-
-    def going_on() -> bool:
-        assert run.poll() is None, ended(run)
-        return progress.exists() and progress.read_text().count("\n") > 4
-
     try:
-        wait_until(going_on, 120, "the load")
+        site.wait_for_load("died", run)
         (generator,) = psutil.Process(workers[0].pid).children()
         workers[0].kill()
         generator.kill()
@@ -158,3 +162,28 @@ def test_a_worker_that_dies_makes_the_run_invalid(site: Site) -> None:
     assert sum(trial.causes.values()) == trial.intended
     assert trial.causes[Cause.LOST_WITH_WORKER] > 30
     assert site.left("died") == []
+
+
+def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None:
+    run, workers = site.crew("killed", "--seconds", "60")
+    try:
+        site.wait_for_load("killed", run)
+        run.kill()
+        outcomes = [ended(worker, 20) for worker in workers]
+        component = "generator/01-main"
+        wait_until(lambda: not processes.find(site.cluster.id, component), 30, "Locust's master to end")
+    finally:
+        for process in (run, *workers):
+            process.kill()
+            process.communicate()
+
+    assert [code for code, _ in outcomes] == [3, 3]
+    assert all("is gone: it closed the connection" in out for _, out in outcomes)
+    assert not list((site.root / "tmp").rglob("*"))
+    kube = KubeClient.from_kubeconfig(site.cluster.kubeconfig)
+    wait_until(lambda: not _churned(kube), 30, "the workers' pods to be gone")
+
+
+def _churned(kube: KubeClient) -> list[str]:
+    """Pods that generators made."""
+    return [pod["metadata"]["name"] for pod in kube.list(PODS, labels="dra-harness.dev/worker")]
