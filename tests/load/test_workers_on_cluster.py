@@ -12,18 +12,21 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
-from clusters import leftovers, processes
+from clusters import driver_chart, leftovers, processes
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
-from harness.kube import PODS, KubeClient
+from harness.kube import NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeClient, Object, Resource
 from harness.waiting import wait_until
 from load.model import Cause, Stage
 from load.result import LoadResult, Verdict, read
 from tests.support.ports import two_free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+CHART = Path(__file__).parents[2] / "load" / "deploy" / "chart"
 
 PROFILE = """
 name: small
@@ -187,3 +190,32 @@ def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None
 def _churned(kube: KubeClient) -> list[str]:
     """Pods that generators made."""
     return [pod["metadata"]["name"] for pod in kube.list(PODS, labels="dra-harness.dev/worker")]
+
+
+def test_a_real_api_server_takes_the_chart_for_pods_under_its_strictest_standard(site: Site) -> None:
+    kube = KubeClient.from_kubeconfig(site.cluster.kubeconfig)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": "dra-load", "labels": labels}
+    kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    wait_until(lambda: kube.find(SERVICE_ACCOUNTS, "default", "dra-load"), 30, "the pods' account")
+    done = subprocess.run(
+        [driver_chart.helm(), "template", "churn", CHART, "--namespace", "dra-load"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    assert len(objects) == 5
+    for each in objects:
+        plural = {"NetworkPolicy": "networkpolicies"}.get(each["kind"], f"{each['kind'].lower()}s")
+        _take(kube, Resource(each["apiVersion"], plural, namespaced=True), each)
+        if each["kind"] == "Job":  # the standard judges pods
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+            _take(kube, PODS, pod | {"spec": each["spec"]["template"]["spec"]})
+
+
+def _take(kube: KubeClient, resource: Resource, content: Object) -> None:
+    """What the API server would store is asked for only: strictly, and as a dry run."""
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    kube.request("POST", resource.path("dra-load"), body=content, query=query)
