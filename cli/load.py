@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from cli.console import BringUpProgress, err, out
-from cli.load_worker import KeyOption, PortOption, reception
+from cli.load_worker import KeyOption, PortOption, reception, require_web_port
 from cli.options import (
     NodeImageOption,
     Output,
@@ -103,6 +103,8 @@ def load(
         raise UsageError("--processes with --expect-workers: expected one of them; workers run elsewhere")
     programs = programs_from(components, source, download_url)
     maker = provider_for(cluster, programs, provider_name, node_image)
+    if web is not None:
+        require_web_port(web)
     request = LoadRequest(
         profile=profile,
         run_dir=new_run_dir(run_id),
@@ -128,6 +130,8 @@ def load(
         command=("dra-harness", *sys.argv[1:]),
     )
     with LiveView(err, BringUpProgress()) as view, contextlib.ExitStack() as stack:
+        if web is not None:
+            view.said(f"Locust's web UI, while there is load: http://127.0.0.1:{web}")
         crew = None
         if expect_workers is not None:
             crew = stack.enter_context(reception(expect_workers, bind, bind_port, key, view.said))

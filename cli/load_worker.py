@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from cli.console import err
+from harness.errors import UsageError
 from harness.redaction import redact
 from load.crew.key import default_path, ensure_key, read_key
 from load.crew.reception import Bind, Reception
 from load.crew.service import Master, default_name, serve
+from load.ports import listening
 
 PortOption = Annotated[
     int, typer.Option(min=1, max=65534, help="Port of Locust's master; the one after it is taken too.")
@@ -61,6 +63,18 @@ def reception(workers: int, bind: str, port: int, key: Path | None, say: Callabl
             " encryption, so let nobody but the workers reach them"
         )
     return found
+
+
+def require_web_port(port: int) -> None:
+    """See that Locust's web UI can listen: without its port Locust goes on without it.
+
+    Raises:
+        UsageError: it can't.
+    """
+    try:
+        listening("127.0.0.1", port).close()
+    except OSError as error:
+        raise UsageError(f"--web {port}: {error.strerror}") from error
 
 
 def _say(text: str) -> None:

@@ -49,6 +49,7 @@ def merge(reports: Sequence[WorkerReport]) -> WorkerReport:
         drained_at=max(r.drained_at for r in reports),
         flow=flow,
         faults=faults,
+        stopped=any(r.stopped for r in reports),
     )
 
 

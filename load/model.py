@@ -310,6 +310,8 @@ class WorkerReport(_Model):
     flow: Flow | None = None
     faults: list[str] = []
     """Reasons why the generator itself does not trust its numbers."""
+    stopped: bool = False
+    """Somebody ended it early, by a signal or in Locust's web UI."""
 
 
 class Snapshot(_Model):

@@ -100,6 +100,9 @@ class TrialRunner:
         faults: list[str] = []
         interrupted = self._attend(trial, generator, faults)
         report = generator.report()
+        if report.stopped and not interrupted:
+            interrupted = True
+            site.listener.said(f"the load was ended by somebody: {'; '.join(report.faults)}")
         site.readings.append(server.read(site.cluster, site.admin))
         books = self._books(report)
         report = self._clear(report, before, faults)

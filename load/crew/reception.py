@@ -17,6 +17,7 @@ from harness.redaction import redact
 from harness.waiting import WaitTimeout, wait_until
 from load.crew.channel import Body, Channel, Lost, Refused, Side
 from load.crew.parcel import Parcel
+from load.ports import listening
 from load.source import harness_version
 
 GREET_WITHIN = 10.0
@@ -215,16 +216,8 @@ class Reception:
 
 def _listening(address: str, port: int) -> socket.socket:
     try:
-        version = ipaddress.ip_address(address).version
+        return listening(address, port)
     except ValueError as error:
         raise UsageError(f"--bind {address}: expected an IP address of this machine") from error
-    server = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET)
-    try:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((address, port))
-        server.listen()
-        server.settimeout(1.0)
     except OSError as error:
-        server.close()
         raise UsageError(f"--bind {address} --bind-port {port}: {error.strerror}") from error
-    return server

@@ -117,6 +117,14 @@ class Conductor:
         self._forget_the_gone()
         self._assign_if_complete()
 
+    def stop(self, reason: str) -> None:
+        """Somebody wants it to end. Locust also says so once it has no worker left, which `tick` tells of."""
+        members = self._roster.members
+        if self._state in (_State.WAITING, _State.DONE) or (members and all(map(self._gone, members))):
+            return
+        self._outcome.stopped = True
+        self.interrupt(reason)
+
     def interrupt(self, fault: str) -> None:
         """No more arrivals: workers drain briefly and report what they measured."""
         if self._state in (_State.WAITING, _State.DONE):

@@ -120,7 +120,8 @@ def _start(environment: Environment, runner: Runner, **_: Any) -> None:
     if isinstance(runner, WorkerRunner):
         gevent.spawn(_serve, _Process.station, environment)
     _Process.parent = os.getppid() if options.end_with_parent else 0
-    environment.events.test_stopping.add_listener(lambda **_: _end("the test was stopped"))
+    where = " in Locust's web UI" if environment.web_ui is not None else ""
+    environment.events.test_stopping.add_listener(lambda **_: _end(f"the test was stopped{where}"))
     environment.events.quitting.add_listener(lambda **_: _end("the generator was told to quit"))
     for number in (signal.SIGINT, signal.SIGTERM):
         gevent.signal_handler(number, _on_signal, number)
@@ -176,7 +177,7 @@ def _interrupt(reason: str) -> bool:
     """Ask for an early end; whether there is anything to wait for."""
     conductor, station = _Process.conductor, _Process.station
     if conductor is not None:
-        conductor.interrupt(reason)
+        conductor.stop(reason)
         return conductor.begun and not conductor.finished.is_set()
     if station is not None and station.at_work:
         station.interrupt(reason)

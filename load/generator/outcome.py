@@ -33,6 +33,8 @@ class Outcome:
         self._told: set[str] = set()
         self._broken = False
         self._began = time.time()
+        self.stopped = False
+        """Somebody ended the run early."""
         self.accounted: set[str] = set()
         """Workers of which nothing more is awaited."""
 
@@ -80,7 +82,8 @@ class Outcome:
         """Write the report, whole or not at all, and say how the process should end."""
         reports = [*self._reports.values(), *self._left]
         report = merge(reports) if reports else self._nothing()
-        report = report.model_copy(update={"faults": [*self._faults, *report.faults]})
+        faults = [*self._faults, *report.faults]
+        report = report.model_copy(update={"faults": faults, "stopped": self.stopped})
         target = self._folder / REPORT
         partial = target.with_suffix(".partial")
         partial.write_text(report.model_dump_json(indent=1))

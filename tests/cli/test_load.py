@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -292,3 +293,14 @@ def test_a_worker_without_a_key_is_told_where_to_get_it(run: Run, tmp_path: Path
         f"error: --key {tmp_path / 'state' / 'load-workers.key'}: No such file or directory; "
         "copy it from where `load` runs\n"
     )
+
+
+def test_a_web_port_that_is_taken_is_known_before_anything_is_made(run: Run, tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        code, out, err = run("load", "ext-churn", "--web", str(port))
+
+    assert (code, out, err) == (2, "", f"error: --web {port}: Address already in use\n")
+    assert not (tmp_path / "results").exists()

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
 from harness.kube import NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeClient, Object, Resource
 from harness.waiting import wait_until
+from load.generator.arguments import free_port
 from load.model import Cause, Stage
 from load.result import LoadResult, Verdict, read
 from tests.support.ports import two_free_ports
@@ -190,6 +192,28 @@ def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None
 def _churned(kube: KubeClient) -> list[str]:
     """Pods that generators made."""
     return [pod["metadata"]["name"] for pod in kube.list(PODS, labels="dra-harness.dev/worker")]
+
+
+def test_a_stop_in_locusts_web_ui_ends_the_run(site: Site) -> None:
+    port = free_port()
+    run = site.load("stopped", "--seconds", "60", "--web", str(port))
+    try:
+        site.wait_for_load("stopped", run)
+        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/stop", data=b"")):
+            pass
+        code, said = ended(run, 60)
+    finally:
+        run.kill()
+        run.communicate()
+
+    result = site.result("stopped")
+    assert (code, result.verdict, result.interrupted) == (3, Verdict.INVALID, True)
+    assert result.reasons[0] == "the run was interrupted: not all of it was done"
+    assert "the test was stopped in Locust's web UI" in result.reasons
+    assert f"Locust's web UI, while there is load: http://127.0.0.1:{port}" in said
+    (trial,) = result.trials
+    assert sum(trial.causes.values()) == trial.intended > 0
+    assert site.left("stopped") == []
 
 
 def test_a_real_api_server_takes_the_chart_for_pods_under_its_strictest_standard(site: Site) -> None:
