@@ -6,6 +6,7 @@ import contextlib
 import json
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 import yaml
 
 from cli.console import BringUpProgress, err, out
+from cli.existing import ContextOption, KubeconfigOption, chosen
 from cli.load_worker import KeyOption, PortOption, reception, require_web_port
 from cli.options import (
     NodeImageOption,
@@ -47,6 +49,8 @@ def load(
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Use this cluster instead of bringing one up.")
     ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
     kubernetes: Annotated[
         str | None, typer.Option("--kubernetes", help="Kubernetes version of the cluster to bring up.")
@@ -129,13 +133,18 @@ def load(
         web=web,
         command=("dra-harness", *sys.argv[1:]),
     )
-    with LiveView(err, BringUpProgress()) as view, contextlib.ExitStack() as stack:
+    name = request.run_dir.name
+    with (
+        chosen(kubeconfig, context, cluster, name, maker) as (where, attach_to),
+        LiveView(err, BringUpProgress()) as view,
+        contextlib.ExitStack() as stack,
+    ):
         if web is not None:
             view.said(f"Locust's web UI, while there is load: http://127.0.0.1:{web}")
         crew = None
         if expect_workers is not None:
             crew = stack.enter_context(reception(expect_workers, bind, bind_port, key, view.said))
-        result = run(request, maker, view, describe=_describe, crew=crew)
+        result = run(replace(request, cluster=attach_to), where, view, describe=_describe, crew=crew)
     load_build.build(request.run_dir)
     load_console.print_run(out, load_document.read(request.run_dir), request.run_dir)
     raise typer.Exit(result.verdict.exit_code)

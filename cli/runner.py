@@ -92,7 +92,7 @@ class Runner:
 
     def _target(self, attached: Cluster | None) -> plan.Target:
         if attached:
-            return plan.Target(attached.kubernetes, attached.profile, len(attached.nodes), attached.gates)
+            return plan.Target.of(attached)
         spec = self._request.spec
         return plan.Target(spec.kubernetes, self._request.profile, spec.nodes)
 

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 from fake_driver.config import Quirk
 
 from cli.console import out, show
+from cli.existing import ContextOption, KubeconfigOption, chosen
 from cli.options import (
     NodeImageOption,
     NodesOption,
@@ -25,7 +27,6 @@ from cli.options import (
 )
 from cli.runner import Runner, RunRequest, new_run_id
 from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
-from clusters import providers
 from clusters.interface import ClusterSpec, Profile
 from harness.errors import UsageError
 from harness.settings import results_root
@@ -58,6 +59,8 @@ def plan(
     terms: TermsArgument = None,
     skip: SkipOption = None,
     cluster: ClusterOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     kubernetes: KubernetesOption = None,
     profile: ProfileOption = None,
     nodes: NodesOption = 2,
@@ -65,11 +68,12 @@ def plan(
 ) -> None:
     """Show which requirements would be checked, and why the others would not. Starts nothing."""
     load().select(terms or ())
-    if cluster is not None:
-        found = providers.having(cluster).attach(cluster)
-        target = planning.Target(found.kubernetes, found.profile, len(found.nodes), found.gates)
-    else:
-        target = planning.Target(version_of(kubernetes, None), profile, nodes)
+    maker = provider_for(cluster, None, ProviderName.LOCAL, None)
+    with chosen(kubeconfig, context, cluster, new_run_id(), maker) as (where, name):
+        if name is not None:
+            target = planning.Target.of(where.attach(name))
+        else:
+            target = planning.Target(version_of(kubernetes, None), profile, nodes)
     planned = planning.make(load(), checks.collect(), terms or (), target, skip=skip or ())
     rows = [
         {
@@ -88,6 +92,8 @@ def run(
     terms: TermsArgument = None,
     skip: SkipOption = None,
     cluster: ClusterOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up afterwards.")] = False,
     kubernetes: KubernetesOption = None,
     profile: ProfileOption = None,
@@ -130,7 +136,9 @@ def run(
         quirks=[str(each) for each in quirk or ()],
         command=["dra-harness", *sys.argv[1:]],
     )
-    raise typer.Exit(Runner(request, maker, run_dir).run())
+    with chosen(kubeconfig, context, cluster, run_dir.name, maker) as (where, name):
+        code = Runner(replace(request, cluster=name), where, run_dir).run()
+    raise typer.Exit(code)
 
 
 def new_run_dir(run_id: str | None) -> Path:

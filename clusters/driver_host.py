@@ -167,10 +167,30 @@ def kill_all(cluster: Cluster, owner: str) -> list[str]:
     return names
 
 
+def why_no_driver(cluster: Cluster) -> str:
+    """Why bundled drivers can't serve a cluster's nodes, for people; empty if they can."""
+    if cluster.nodes:
+        return ""
+    return (
+        "needs a driver whose faults can be switched, on nodes whose directories are on this machine; "
+        f"provider {cluster.provider} has none"
+    )
+
+
+def _require_nodes(cluster: Cluster) -> None:
+    if reason := why_no_driver(cluster):
+        raise EnvironmentBlocked(reason)
+
+
 def prepare_driver(
     cluster: Cluster, name: str, owner: str, *, nodes: Sequence[Node] | None = None, **settings: Any
 ) -> HostedDriver:
-    """Write the settings of a DRA driver on some nodes (default: all); `settings` are keys of its config."""
+    """Write the settings of a DRA driver on some nodes (default: all); `settings` are keys of its config.
+
+    Raises:
+        EnvironmentBlocked: see `why_no_driver`.
+    """
+    _require_nodes(cluster)
     driver = HostedDriver(name, cluster, owner)
     chosen = cluster.nodes if nodes is None else nodes
     base = {
@@ -185,7 +205,12 @@ def prepare_driver(
 def prepare_device_plugin(
     cluster: Cluster, resource: str, owner: str, counts: Mapping[str, int]
 ) -> HostedDevicePlugin:
-    """Write the settings of a device plugin for `resource`, with so many devices on each named node."""
+    """Write the settings of a device plugin for `resource`, with so many devices on each named node.
+
+    Raises:
+        EnvironmentBlocked: see `why_no_driver`.
+    """
+    _require_nodes(cluster)
     plugin = HostedDevicePlugin(resource, cluster, owner)
     nodes = [
         {"name": node.name, "kubeletDir": str(node.kubelet_dir), "count": counts[node.name]}

@@ -86,7 +86,8 @@ class Cluster:
     directory: Path
     """Where the provider keeps the cluster's files."""
     gates: Mapping[str, bool]
-    """Feature gates that were set on top of the profile's."""
+    """Feature gates that were set on top of the profile's; of a cluster that somebody else made, all that its
+    API server reports."""
     id: str
     """The mark that every process started for the cluster carries."""
     driver_kubeconfig: Path
@@ -98,6 +99,8 @@ class Cluster:
     """How many nodes there are besides `nodes` that exist only in the API."""
     origin: str = ""
     """Where Kubernetes' programs came from: build, download or directory; empty if that isn't known."""
+    nodes_elsewhere: tuple[str, ...] = ()
+    """Names of further real nodes that are Ready, whose directories are not on this machine."""
     seconds: float = 0.0
     """What the bring-up took."""
     phases: dict[str, float] = field(default_factory=dict)

@@ -42,7 +42,11 @@ def read(cluster: Cluster, kube: KubeClient, component: str, *, prefixes: Sequen
     Raises:
         EnvironmentBlocked: the cluster doesn't say where the component serves its metrics.
     """
-    text = _text(cluster, kube, component)
+    return parse(_text(cluster, kube, component), prefixes=prefixes)
+
+
+def parse(text: str, *, prefixes: Sequence[str] = ()) -> list[Sample]:
+    """The samples in a text of metrics, of those names only that start with one of the prefixes, if any."""
     if prefixes:
         text = "".join(line for line in text.splitlines(keepends=True) if line.startswith(tuple(prefixes)))
     families = text_string_to_metric_families(text)

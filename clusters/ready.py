@@ -22,7 +22,7 @@ def cluster_ready(cluster: Cluster, driver: str) -> events.ClusterReady:
         provider=cluster.provider,
         kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
         profile=cluster.profile,
-        nodes=[node.name for node in cluster.nodes],
+        nodes=[*(node.name for node in cluster.nodes), *cluster.nodes_elsewhere],
         driver=driver,
         programs=cluster.origin,
         seconds=cluster.seconds,

@@ -318,6 +318,20 @@ class KubeClient:
             stream.sock.shutdown()  # close() leaves a socket open whose other end has said goodbye
         return output
 
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self._api.configuration.host)
+
+    def read(self, path: str) -> Object | None:
+        """Read what is at a path of the API, such as a group's versions; None if nothing is."""
+        try:
+            return _object(self.request("GET", path))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def metrics(self) -> str:
         """The API server's own metrics, as text."""
         return self.request("GET", "/metrics", accept="*/*")

@@ -47,6 +47,8 @@ class Check:
     """Gates on top of the profile's."""
     exclusive: bool = False
     """Whether it runs alone."""
+    driver: bool = True
+    """Whether it starts a driver, on nodes of this machine."""
 
 
 def of_item(item: pytest.Item, catalogue: Catalogue) -> Check:
@@ -73,6 +75,7 @@ def of_item(item: pytest.Item, catalogue: Catalogue) -> Check:
         profile=Profile.ALPHA if alpha else Profile.GA,
         gates=tuple(sorted(gates.items())),
         exclusive=item.get_closest_marker("exclusive") is not None,
+        driver=item.get_closest_marker("without_driver") is None,
     )
 
 

@@ -22,6 +22,9 @@ def needs_gates(**gates: bool) -> pytest.MarkDecorator:
     return pytest.mark.needs_gates(**gates)
 
 
+without_driver = pytest.mark.without_driver
+"""The check starts no driver and needs no node of this machine: it runs on every cluster, whoever made it."""
+
 exclusive = pytest.mark.exclusive
 """The check changes the cluster for everybody, such as by restarting a component: it runs alone."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from clusters.interface import Profile
+from clusters.driver_host import why_no_driver
+from clusters.interface import Cluster, Profile
 from harness.events import PlannedRequirement
 from harness.results import Result
 from suites.catalogue import Catalogue, Requirement
@@ -22,6 +23,14 @@ class Target:
     nodes: int
     gates: Mapping[str, bool] | None = None
     """Gates that a cluster which is up was made with; None if the run makes clusters as checks need."""
+    no_driver: str = ""
+    """Why no driver can be started there; empty if it can."""
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Target:
+        """A cluster that is up."""
+        nodes = len(cluster.nodes) + len(cluster.nodes_elsewhere)
+        return cls(cluster.kubernetes, cluster.profile, nodes, cluster.gates, why_no_driver(cluster))
 
 
 def make(
@@ -92,15 +101,23 @@ def _decide(
     if not checks:
         return Result.NOT_COVERED, "no check exists yet"
     alpha = requirement.profile is Profile.ALPHA or any(check.profile is Profile.ALPHA for check in checks)
-    if alpha and target.profile is Profile.GA:
+    if alpha and target.profile is Profile.GA and not _has_gates(requirement, target):
         gates = ", ".join(requirement.gates) or "of its checks"
         return Result.BLOCKED, f"needs the gates {gates}: profile {Profile.ALPHA}"
+    if target.no_driver and all(check.driver for check in checks):
+        return Result.BLOCKED, target.no_driver
     if missing := _missing_gates(checks, target):
         return Result.BLOCKED, f"needs a cluster made with {missing}"
     nodes = max(check.nodes for check in checks)
     if nodes > target.nodes:
         return Result.BLOCKED, f"needs {nodes} real nodes; the cluster has {target.nodes}"
     return None, ""
+
+
+def _has_gates(requirement: Requirement, target: Target) -> bool:
+    """Whether a cluster that is no `alpha` one is known to have every gate that a requirement is about."""
+    on = {gate for gate, is_on in (target.gates or {}).items() if is_on}
+    return bool(requirement.gates) and on >= set(requirement.gates)
 
 
 def _missing_gates(checks: Sequence[Check], target: Target) -> str:

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from clusters.driver_host import why_no_driver
 from harness import events
+from harness.errors import EnvironmentBlocked
 from harness.journal import Journal, read
 from harness.redaction import redact
 from harness.results import Result, worst
-from suites import allure_labels, diagnostics, outcome
+from suites import allure_labels, diagnostics, outcome, target
 from suites.catalogue import load
 from suites.checks import of_item
 from suites.evidence import EVIDENCE, Observations
@@ -45,9 +47,19 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         outcome.deviation_of(item, load(), "v1.0.0")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tell Allure what the check is about."""
+    """Tell Allure what the check is about; block it, before it makes anything, if its driver has no place.
+
+    Raises:
+        EnvironmentBlocked: see `clusters.driver_host.why_no_driver`.
+    """
     allure_labels.label(item)
+    file: Path | None = item.config.getoption("--cluster-file")
+    if file is None or item.get_closest_marker("without_driver"):
+        return
+    if reason := why_no_driver(target.read_cluster(file)):
+        raise EnvironmentBlocked(reason)
 
 
 @pytest.hookimpl(wrapper=True)

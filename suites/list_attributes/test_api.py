@@ -9,7 +9,7 @@ import pytest
 from harness.kube import RESOURCE_SLICES, ApiError, KubeClient, Object
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
-from suites.marks import requirement
+from suites.marks import requirement, without_driver
 from suites.naming import Names
 
 Attributes = dict[str, dict[str, Any]]
@@ -79,6 +79,7 @@ def _slice(names: Names, devices: list[Attributes]) -> Object:
 
 
 @requirement("LST-01")
+@without_driver
 @pytest.mark.parametrize("devices", ACCEPTED.values(), ids=ACCEPTED)
 def test_accepted(devices: list[Attributes], kube: KubeClient, names: Names, evidence: Observations) -> None:
     """Every form, and as much as the limits allow, comes back as it was written."""
@@ -91,6 +92,7 @@ def test_accepted(devices: list[Attributes], kube: KubeClient, names: Names, evi
 
 
 @requirement("LST-01")
+@without_driver
 @pytest.mark.parametrize(("devices", "status", "texts"), REFUSED.values(), ids=REFUSED)
 def test_refused(
     devices: list[Attributes],

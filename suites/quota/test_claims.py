@@ -13,7 +13,7 @@ from suites.catalogue import Form
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
-from suites.marks import requirement
+from suites.marks import requirement, without_driver
 from suites.naming import Names
 from suites.quota.quotas import (
     CLAIM_COUNT,
@@ -36,6 +36,7 @@ _Alternatives = Sequence[tuple[str, Amount]]
 
 
 @requirement("QTA-01")
+@without_driver
 @pytest.mark.parametrize(
     ("requests", "expected"),
     [
@@ -87,6 +88,7 @@ def test_a_claim_is_charged_the_most_it_may_take(
 
 
 @requirement("QTA-08")
+@without_driver
 def test_admin_access_is_charged(
     drivers: Drivers, names: Names, namespace: str, kube: KubeClient, evidence: Observations
 ) -> None:
@@ -127,6 +129,7 @@ def _held_pod(workloads: Workloads, name: str, device_class: DeviceClass) -> Obj
 
 
 @requirement("QTA-07")
+@without_driver
 def test_imitations_are_charged_while_the_pod_waits(
     drivers: Drivers, names: Names, workloads: Workloads, kube: KubeClient, evidence: Observations
 ) -> None:
@@ -202,6 +205,7 @@ def test_imitations_are_charged_beside_a_special_claim(
 
 
 @requirement("QTA-07")
+@without_driver
 @pytest.mark.parametrize(
     "flaw", ["another uid", "not the controller", "no pod", "another annotation", "no owner"]
 )
@@ -233,6 +237,7 @@ def test_a_poor_imitation_is_charged_in_full(
 
 
 @requirement("QTA-09")
+@without_driver
 def test_plain_claims_and_the_implicit_name(
     drivers: Drivers, names: Names, namespace: str, kube: KubeClient, evidence: Observations
 ) -> None:
@@ -259,6 +264,7 @@ def test_plain_claims_and_the_implicit_name(
 
 
 @requirement("QTA-10")
+@without_driver
 def test_a_quota_is_counted_before_it_is_relied_on(
     drivers: Drivers, names: Names, workloads: Workloads, kube: KubeClient, evidence: Observations
 ) -> None:

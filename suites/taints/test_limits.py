@@ -20,7 +20,7 @@ from harness.kube import (
 )
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal, symptom
-from suites.marks import deviation, requirement
+from suites.marks import deviation, requirement, without_driver
 from suites.naming import Names
 from suites.taints.support import KEY, Rules, now, rfc3339, taint
 
@@ -65,6 +65,7 @@ def _keys(count: int) -> list[str]:
 
 
 @requirement("TNT-12")
+@without_driver
 def test_taints_of_a_device(names: Names, kube: KubeClient, evidence: Observations) -> None:
     """A device may have 16 taints, not 17."""
 
@@ -84,6 +85,7 @@ def test_taints_of_a_device(names: Names, kube: KubeClient, evidence: Observatio
 
 
 @requirement("TNT-12")
+@without_driver
 def test_devices_of_a_slice_with_taints(names: Names, kube: KubeClient, evidence: Observations) -> None:
     """One taint halves what a slice may hold: 64 devices. Without it, as many more are fine."""
 
@@ -103,6 +105,7 @@ def test_devices_of_a_slice_with_taints(names: Names, kube: KubeClient, evidence
 
 
 @requirement("TNT-12")
+@without_driver
 @deviation("KEP-5055 tolerations limit")
 @pytest.mark.parametrize("where", ["request", "subrequest", "template"])
 def test_tolerations_of_a_request(
@@ -140,6 +143,7 @@ def _with_tolerations(where: str, count: int) -> Object:
 
 
 @requirement("TNT-12")
+@without_driver
 def test_conditions_of_a_rule(names: Names, rules: Rules, kube: KubeClient, evidence: Observations) -> None:
     """The status of a rule may have 8 conditions, not 9."""
     rule = rules.create("limits", taint("None"), {"driver": names.driver()})
@@ -165,6 +169,7 @@ def test_conditions_of_a_rule(names: Names, rules: Rules, kube: KubeClient, evid
 
 
 @requirement("TNT-12")
+@without_driver
 def test_effects(names: Names, kube: KubeClient, namespace: str, evidence: Observations) -> None:
     """Slices, rules and claims take the effects None, NoSchedule and NoExecute, not PreferNoSchedule."""
 

@@ -15,7 +15,7 @@ from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal, field, symptom
-from suites.marks import deviation, exclusive, needs_nodes, requirement
+from suites.marks import deviation, exclusive, needs_nodes, requirement, without_driver
 from suites.naming import Names
 from suites.taints.support import (
     Bench,
@@ -148,6 +148,7 @@ def _time_added(rule: Object) -> str:
 
 
 @requirement("TNT-09")
+@without_driver
 def test_time_added_of_a_rule(names: Names, rules: Rules, evidence: Observations) -> None:
     """It is filled in, kept through a change of the value, and starts anew with a change of the effect."""
     selector = {"driver": names.driver()}

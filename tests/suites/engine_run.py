@@ -58,7 +58,7 @@ IMPORTS = """
     from harness.kube import ApiError
     from harness.waiting import NotYet, wait_until
     from suites.expect import expect_equal, symptom
-    from suites.marks import deviation, exclusive, requirement
+    from suites.marks import deviation, exclusive, requirement, without_driver
 """
 OUTCOMES = """
     @requirement("COR-01", "COR-02")

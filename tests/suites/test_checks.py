@@ -41,6 +41,16 @@ def test_what_a_check_says_of_itself(tmp_path: Path) -> None:
     ]
 
 
+def test_a_check_that_starts_no_driver_says_so(tmp_path: Path) -> None:
+    suite(
+        tmp_path,
+        "test_driver.py",
+        "@requirement('COR-01')\n@without_driver\ndef test_a(): pass\n"
+        "@requirement('COR-01')\ndef test_b(): pass\n",
+    )
+    assert [check.driver for check in checks.collect(tmp_path)] == [False, True]
+
+
 def test_marks_of_class_and_check_add_up(tmp_path: Path) -> None:
     suite(
         tmp_path,

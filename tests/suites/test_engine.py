@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -262,3 +263,31 @@ def test_plain_pytest_says_how_checks_are_run(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "checks run through `dra-harness run`, which passes --cluster-file" in done.stdout
+
+
+ELSEWHERE = """
+    @requirement("COR-01")
+    def test_with(made):
+        raise AssertionError("it ran")
+
+    @requirement("COR-01")
+    @without_driver
+    def test_without(cluster):
+        assert cluster.nodes == ()
+
+    @pytest.fixture
+    def made(request):
+        (request.config.getoption("--run-dir") / "made").touch()
+"""
+
+
+def test_where_no_driver_can_run_a_check_that_starts_one_is_blocked_first(tmp_path: Path) -> None:
+    run = EngineRun(tmp_path, ELSEWHERE)
+    run.cluster = dataclasses.replace(run.cluster, nodes=(), nodes_elsewhere=("far",))
+    run.execute()
+    assert {name: str(event.result) for name, event in run.finished.items()} == {
+        "with": "blocked",
+        "without": "pass",
+    }
+    assert run.finished["with"].message.startswith("needs a driver whose faults can be switched")
+    assert not (run.run_dir / "made").exists()

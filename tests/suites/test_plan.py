@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from clusters.interface import Profile
+from clusters.driver_host import why_no_driver
+from clusters.interface import Cluster, Node, Profile
 from harness.errors import UsageError
 from harness.results import Result
 from suites import plan
@@ -185,6 +188,59 @@ def test_a_check_may_need_alpha_where_its_requirement_does_not(
     (planned,) = plan.make(CATALOGUE, [mixed], ["COR-01"], Target("v1.37.2", profile, 1))
     assert planned.decision == decision
     assert planned.reason == ("needs the gates of its checks: profile alpha" if decision else "")
+
+
+WITHOUT = Check("core/test_d.py::test_k", ("COR-01",), driver=False)
+STRANGER = Target(
+    "v1.37.2", Profile.GA, 9, {"DRAFoo": True, "DRABar": True}, no_driver="no place for a driver"
+)
+
+
+def test_where_no_driver_can_run_only_checks_without_one_do() -> None:
+    (alone,) = plan.make(CATALOGUE, CHECKS, ["COR-01"], STRANGER)
+    assert (alone.decision, alone.reason) == (Result.BLOCKED, "no place for a driver")
+    (mixed,) = plan.make(CATALOGUE, [*CHECKS, WITHOUT], ["COR-01"], STRANGER)
+    assert (mixed.decision, len(mixed.checks)) == (
+        None,
+        3,
+    )  # those with a driver say themselves that they can't
+
+
+@pytest.mark.parametrize(
+    ("gates", "decision"),
+    [
+        ({"DRAFoo": True, "DRABar": True}, None),
+        ({"DRAFoo": True, "DRABar": False}, "blocked"),
+        ({"DRAFoo": True}, "blocked"),
+        ({}, "blocked"),
+    ],
+)
+def test_gates_that_a_cluster_is_known_to_have_count(gates: dict[str, bool], decision: str | None) -> None:
+    target = Target("v1.37.2", Profile.GA, 9, gates)
+    assert decisions(target, "COR-03") == {"COR-03": decision}
+
+
+def test_a_target_is_all_that_is_known_of_a_cluster(tmp_path: Path) -> None:
+    node = Node("node-1", tmp_path, "/var/lib/kubelet", tmp_path)
+    cluster = Cluster(
+        name="c",
+        provider="existing",
+        kubernetes="v1.37.2",
+        profile=Profile.GA,
+        kubeconfig=tmp_path,
+        nodes=(),
+        nodes_elsewhere=("a", "b", "c"),
+        directory=tmp_path,
+        gates={"DRAFoo": False},
+        id="c",
+        driver_kubeconfig=tmp_path,
+    )
+    target = Target.of(cluster)
+    assert (target.nodes, target.gates, target.profile) == (3, {"DRAFoo": False}, Profile.GA)
+    assert target.no_driver == why_no_driver(cluster)
+    assert "provider existing has none" in target.no_driver
+    own = dataclasses.replace(cluster, nodes=(node,), nodes_elsewhere=())
+    assert (Target.of(own).nodes, Target.of(own).no_driver) == (1, "")
 
 
 def test_the_bound_of_a_release_is_the_catalogues_own() -> None:

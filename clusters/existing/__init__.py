@@ -1,0 +1,1 @@
+"""Provider `existing`: a cluster that somebody else made, known by a kubeconfig alone."""

@@ -1,0 +1,177 @@
+"""Provider `existing`: hands out a cluster that somebody else made, and takes nothing of it away."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import filelock
+
+from clusters import processes
+from clusters.existing.facts import Facts, look
+from clusters.existing.kubeconfig import single_context
+from clusters.existing.reach import explained
+from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
+from clusters.local.state import new_id, write_atomically
+from harness.errors import EnvironmentBlocked, UsageError
+from harness.kube import KubeClient
+from harness.settings import state_root
+
+PROVIDER = "existing"
+_MARK = "mark"
+_LONGEST_NAME = 40
+_BEING_MADE_SECONDS = 10.0
+"""So young a folder without a mark may be one that another command is just making."""
+
+
+class ExistingProvider:
+    """The cluster of one context of a kubeconfig, for as long as it is entered.
+
+    A copy of that context is in a folder of its own below the state directory meanwhile, readable by the
+    owner only: checks run in processes of their own, and the user's file may change under them.
+
+    Args:
+        kubeconfig: the user's file.
+        context: which of its contexts; None takes the current one.
+        run_id: names the folder.
+
+    Raises:
+        UsageError: on entering: the file is no kubeconfig, has no such context, or a run of that id is there.
+    """
+
+    name = PROVIDER
+
+    def __init__(self, kubeconfig: Path, context: str | None, run_id: str) -> None:
+        self._source = kubeconfig
+        self._context, self._document = single_context(kubeconfig, context)
+        self._folder = folders() / run_id
+        self._lock = filelock.FileLock(self._folder / "lock")
+        self._id = new_id()
+
+    @property
+    def cluster_name(self) -> str:
+        """The context's name, as far as it can name a file."""
+        return re.sub(r"[^a-z0-9]+", "-", self._context.lower()).strip("-")[:_LONGEST_NAME] or PROVIDER
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The copy."""
+        return self._folder / "kubeconfig"
+
+    def __enter__(self) -> Self:
+        sweep()
+        try:
+            self._folder.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            raise UsageError(f"{self._folder}: a run of this id uses it; choose another --run-id") from None
+        self._lock.acquire()
+        write_atomically(self._folder / _MARK, self._id)
+        write_atomically(self.kubeconfig, self._document)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._lock.release()
+        _tidy()
+
+    def connect(self) -> KubeClient:
+        """A client of the cluster.
+
+        Raises:
+            UsageError: the credentials in the kubeconfig can't be used.
+        """
+        try:
+            return KubeClient.from_kubeconfig(self.kubeconfig)
+        except UsageError as error:
+            # The copy is nothing that the user knows of.
+            raise UsageError(str(error).replace(str(self.kubeconfig), str(self._source))) from error
+
+    def facts(self) -> Facts:
+        """What the cluster says of itself.
+
+        Raises:
+            UsageError: the credentials can't be used.
+            EnvironmentBlocked: it can't be reached, refuses the user, or is of no supported version.
+        """
+        kube = self.connect()
+        with explained(kube.server):
+            return look(kube)
+
+    def attach(self, name: str) -> Cluster:
+        """The cluster; see `facts` for what keeps it from being used."""
+        if name != self.cluster_name:
+            raise UsageError(f"{self._source} is of cluster {self.cluster_name!r}, not {name!r}")
+        facts = self.facts()
+        return Cluster(
+            name=name,
+            provider=self.name,
+            kubernetes=facts.kubernetes,
+            profile=facts.profile,
+            kubeconfig=self.kubeconfig,
+            nodes=(),
+            nodes_elsewhere=facts.nodes,
+            directory=self._folder,
+            gates=facts.gates or {},
+            id=self._id,
+            driver_kubeconfig=self.kubeconfig,
+            simulated_nodes=facts.simulated_nodes,
+        )
+
+    def up(self, spec: ClusterSpec, progress: Progress) -> Cluster:
+        """Refused: such a cluster is there or isn't."""
+        raise UsageError("a cluster of a kubeconfig is not brought up")
+
+    def down(self, name: str, *, force: bool = False) -> None:
+        """Refused: the cluster is somebody else's."""
+        raise UsageError("a cluster of a kubeconfig is not taken down")
+
+    def list(self) -> Sequence[Cluster]:
+        """None: the harness keeps no list of other people's clusters."""
+        return ()
+
+    def restart(
+        self,
+        name: str,
+        component: str,
+        gates: Mapping[str, bool] | None = None,
+        flags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refused: the components are somebody else's."""
+        raise EnvironmentBlocked(f"components of an {self.name} cluster can't be restarted from here")
+
+    def status(self, name: str) -> Sequence[ComponentStatus]:
+        """None: its processes are none of this machine's."""
+        return ()
+
+
+def folders() -> Path:
+    """Where the folders of runs on existing clusters are."""
+    return state_root() / PROVIDER
+
+
+def sweep() -> None:
+    """Remove what killed runs left on this machine: their copies of kubeconfigs, and checks still running."""
+    for folder in folders().glob("*"):
+        lock = filelock.FileLock(folder / "lock")
+        with contextlib.suppress(filelock.Timeout, OSError), lock.acquire(blocking=False):
+            mark = folder / _MARK
+            if mark.exists():
+                processes.kill(mark.read_text())
+            elif time.time() - folder.stat().st_mtime < _BEING_MADE_SECONDS:
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
+    _tidy()
+
+
+def _tidy() -> None:
+    for folder in (folders(), state_root()):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
