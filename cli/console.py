@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -78,5 +79,5 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: Outp
         for column in columns:
             table.add_column(column.upper(), overflow="fold")
         for row in rows:
-            table.add_row(*(str(row.get(column, "")) for column in columns))
+            table.add_row(*(escape(str(row.get(column, ""))) for column in columns))
         out.print(table)

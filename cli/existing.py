@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
+from cli.console import err, out, show
+from cli.options import Output, OutputOption
+from clusters.existing import clean as cleaning
+from clusters.existing import rights
 from clusters.existing.provider import ExistingProvider
+from clusters.existing.reach import explained
 from clusters.interface import ClusterProvider
 from harness.errors import UsageError
 
@@ -51,3 +58,37 @@ def chosen(
         raise UsageError("--kubeconfig, --cluster: expected one of them")
     with ExistingProvider(kubeconfig, context, run_id) as provider:
         yield provider, provider.cluster_name
+
+
+def rbac(
+    name: Annotated[str, typer.Option(help="Name of the user's three objects.")] = "dra-harness",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of the ServiceAccount; it has to be there.")
+    ] = "default",
+) -> None:
+    """Print a user with just the rights that `run` needs on somebody else's cluster, for kubectl apply."""
+    documents = yaml.safe_dump_all(rights.manifest(name, namespace), sort_keys=False)
+    out.print(documents.rstrip(), markup=False, soft_wrap=True)
+
+
+def clean(
+    kubeconfig: Annotated[Path, typer.Option("--kubeconfig", help="Kubeconfig of the cluster.")],
+    context: ContextOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Remove what dead runs left on a cluster of somebody else's: what carries the label of a run."""
+    with ExistingProvider(kubeconfig, context, f"clean-{secrets.token_hex(3)}") as provider:
+        kube = provider.connect()
+        with explained(kube.server):
+            litter = cleaning.look(kube, provider.swept)
+            if not dry_run:
+                cleaning.remove(kube, litter)
+    state = "would be removed" if dry_run else "removed"
+    rows = [{"run": each.run, "object": str(each), "state": state} for each in litter.dead]
+    rows += [{"run": run, "object": "", "state": "alive, left alone"} for run in litter.alive]
+    show(rows, ["run", "object", "state"], output)
+    if litter.unseen:
+        kinds = ", ".join(litter.unseen)
+        message = f"not looked at, since the user may not list them: {kinds}"
+        err.print(message, markup=False, soft_wrap=True)

@@ -10,9 +10,10 @@ from typing import NoReturn
 
 import typer
 
-from cli import clusters, driver_image, load, load_worker, node_image, runs
+from cli import clusters, driver_image, existing, load, load_worker, node_image, runs
 from cli.console import fail
 from cli.doctor import doctor
+from cli.preflight import preflight
 from harness.errors import ExitCode, HarnessError
 
 app = typer.Typer(
@@ -33,6 +34,9 @@ app.command()(clusters.kubeconfig)
 app.command()(runs.plan)
 app.command()(runs.run)
 app.command()(runs.report)
+app.command()(preflight)
+app.command()(existing.rbac)
+app.command()(existing.clean)
 app.command()(load.load)
 app.command()(load_worker.load_worker)
 app.command()(load.compare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import secrets
@@ -12,11 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.console import BringUpProgress
+from clusters.existing.presence import Presence
 from clusters.interface import Cluster, ClusterProvider, ClusterSpec, Profile
 from clusters.ready import cluster_ready
 from harness import events
 from harness.errors import HarnessError, UsageError
 from harness.journal import Journal, read
+from harness.kube import KubeClient
 from harness.revision import revision
 from reports.build import build
 from reports.console import ConsoleReporter
@@ -65,6 +68,7 @@ class Runner:
 
         Raises:
             UsageError: the request can't be; nothing was started.
+            EnvironmentBlocked: the cluster that it is for can't be used; nothing was started.
         """
         catalogue = load()
         selected = catalogue.select(self._request.terms)  # a wrong term ends here, before anything is made
@@ -72,15 +76,20 @@ class Runner:
         facts = self._target(attached)
         collected = checks.collect()
         planned = plan.make(catalogue, collected, self._request.terms, facts, skip=self._request.skip)
+        groups = plan.groups(plan.to_run(planned), collected, facts)
+        steps = _shared_out(groups, self._request.parallel, one_cluster=attached is not None)
+        with self._presence(attached):
+            try:
+                self._run_dir.mkdir(parents=True)
+            except OSError as error:
+                message = f"{self._run_dir}: results can't be written there: {error.strerror}"
+                raise UsageError(message) from error
+            self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
+            self._emit(events.PlanMade(at=events.now(), requirements=planned))
+            return self._carry_out(attached, steps)
+
+    def _carry_out(self, attached: Cluster | None, steps: Sequence[Sequence[Step]]) -> int:
         try:
-            self._run_dir.mkdir(parents=True)
-        except OSError as error:
-            raise UsageError(f"{self._run_dir}: results can't be written there: {error.strerror}") from error
-        self._emit(self._run_started(sorted({requirement.area for requirement in selected})))
-        self._emit(events.PlanMade(at=events.now(), requirements=planned))
-        try:
-            groups = plan.groups(plan.to_run(planned), collected, facts)
-            steps = _shared_out(groups, self._request.parallel, one_cluster=attached is not None)
             self._run_lanes([self._lane(attached, lane) for lane in steps])
         except HarnessError as error:
             if not self._run_dir.exists():
@@ -89,6 +98,12 @@ class Runner:
         except KeyboardInterrupt:
             self._emit(events.HarnessFault(at=events.now(), message="interrupted"))
         return self._finish()
+
+    def _presence(self, attached: Cluster | None) -> contextlib.AbstractContextManager[object]:
+        """Says on a cluster that stays that the run is alive."""
+        if attached is None:
+            return contextlib.nullcontext()
+        return Presence(KubeClient.from_kubeconfig(attached.kubeconfig), self._run_dir.name)
 
     def _target(self, attached: Cluster | None) -> plan.Target:
         if attached:

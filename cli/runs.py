@@ -14,6 +14,7 @@ import typer
 from fake_driver.config import Quirk
 
 from cli.console import out, show
+from cli.dry_run import dry_run as show_dry_run
 from cli.existing import ContextOption, KubeconfigOption, chosen
 from cli.options import (
     NodeImageOption,
@@ -110,6 +111,10 @@ def run(
     run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
     provider_name: ProviderOption = ProviderName.LOCAL,
     node_image: NodeImageOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be created on the cluster of --kubeconfig.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
     quirk: Annotated[
         list[Quirk] | None,
         typer.Option(help="Break every bundled driver on purpose, to see checks fail."),
@@ -136,7 +141,12 @@ def run(
         quirks=[str(each) for each in quirk or ()],
         command=["dra-harness", *sys.argv[1:]],
     )
+    if dry_run and kubeconfig is None:
+        raise UsageError("--dry-run: needs --kubeconfig; a cluster that the run brings up is its own")
     with chosen(kubeconfig, context, cluster, run_dir.name, maker) as (where, name):
+        if dry_run and name is not None:
+            show_dry_run(where.attach(name), run_dir.name, terms or (), skip or (), output)
+            return
         code = Runner(replace(request, cluster=name), where, run_dir).run()
     raise typer.Exit(code)
 

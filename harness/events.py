@@ -118,6 +118,8 @@ class CheckFinished(_Event):
     artifacts: list[str] = []
     """Files with diagnostics, relative to the run's folder."""
     worker: str = ""
+    created: list[str] = []
+    """Objects that the check itself created or was refused, as plural/name or plural/namespace/name."""
 
 
 class ClusterGone(_Event):

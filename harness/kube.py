@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,9 @@ APPLY_PATCH = "application/apply-patch+yaml"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Ask for the metadata of objects only."""
+
+_UID_DIFFERS = re.compile(r"UID in (the )?precondition")
+"""In the words of the API server's refusal: pkg/storage and pkg/registry/rest of k8s.io/apiserver."""
 
 _MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
 """What the client raises for a kubeconfig whose parts aren't what it takes for granted."""
@@ -75,6 +79,7 @@ PODS = Resource("v1", "pods", namespaced=True)
 EVENTS = Resource("v1", "events", namespaced=True)
 SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts", namespaced=True)
 RESOURCE_QUOTAS = Resource("v1", "resourcequotas", namespaced=True)
+LEASES = Resource("coordination.k8s.io/v1", "leases", namespaced=True)
 DEPLOYMENTS = Resource("apps/v1", "deployments", namespaced=True)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
 DEVICE_TAINT_RULES = Resource("resource.k8s.io/v1", "devicetaintrules", namespaced=False)
@@ -101,6 +106,10 @@ class KubeClient:
         self._api = api_client
         self._timeout = timeout
         self._impersonated: dict[str, str] = {}
+        self.created: dict[str, str] = {}
+        """UIDs of the objects that this client created, by path."""
+        self.attempted: set[str] = set()
+        """Paths of all that it was to create, also of what was refused."""
 
     @classmethod
     def from_kubeconfig(cls, path: Path, context: str | None = None, *, timeout: float = 30.0) -> KubeClient:
@@ -126,11 +135,15 @@ class KubeClient:
 
         Its own credentials have to be allowed to; `group` is a group of the user.
         """
-        client = KubeClient(self._api, timeout=self._timeout)
+        client = self.sharing()
         client._impersonated = {"Impersonate-User": user}
         if group:
             client._impersonated["Impersonate-Group"] = group
         return client
+
+    def sharing(self) -> KubeClient:
+        """A client of its own over the same connections."""
+        return KubeClient(self._api, timeout=self._timeout)
 
     def request(
         self,
@@ -244,8 +257,16 @@ class KubeClient:
         self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
     ) -> Object:
         """Create an object and return it as stored."""
+        metadata = obj.get("metadata", {})
+        kept = not dry_run and "name" in metadata
+        path = resource.path(namespace, metadata.get("name"))
+        if kept:
+            self.attempted.add(path)
         query = {"dryRun": "All"} if dry_run else None
-        return _object(self.request("POST", resource.path(namespace), body=obj, query=query))
+        stored = _object(self.request("POST", resource.path(namespace), body=obj, query=query))
+        if kept and (uid := stored["metadata"].get("uid")):
+            self.created[path] = uid
+        return stored
 
     def replace(
         self, resource: Resource, obj: Object, namespace: str | None = None, *, subresource: str = ""
@@ -276,13 +297,23 @@ class KubeClient:
         namespace: str | None = None,
         *,
         grace_seconds: int | None = None,
+        uid: str = "",
     ) -> None:
-        """Delete an object; one that is already gone is fine."""
-        query = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        """Delete an object; one that is already gone is fine.
+
+        One that this client created, or of a given `uid`, is deleted only if it is still that one: another
+        of its name is left alone.
+        """
+        path = resource.path(namespace, name)
+        uid = uid or self.created.get(path, "")
+        options: Object = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        if uid:
+            options["preconditions"] = {"uid": uid}
         try:
-            self.request("DELETE", resource.path(namespace, name), query=query)
+            self.request("DELETE", path, body=options or None)
         except ApiError as error:
-            if error.status != 404:
+            replaced = error.status == 409 and _UID_DIFFERS.search(error.message)
+            if error.status != 404 and not replaced:
                 raise
 
     def logs(self, namespace: str, pod: str, container: str = "", *, previous: bool = False) -> str:

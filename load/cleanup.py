@@ -14,7 +14,6 @@ from clusters.interface import Cluster
 from harness.errors import HarnessError
 from harness.kube import (
     METADATA_LIST,
-    NAMESPACES,
     NODES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
@@ -112,11 +111,11 @@ def sweep(cluster: Cluster, run_id: str, *, grace_seconds: int | None = 0, secon
     try:
         spaces = leftovers.namespaces_of(kube, run_id)
         for namespace in spaces:
-            _empty(kube, PODS, namespace, grace_seconds, seconds)
-            _empty(kube, RESOURCE_CLAIMS, namespace, None, seconds)
+            _empty(kube, PODS, namespace.name, grace_seconds, seconds)
+            _empty(kube, RESOURCE_CLAIMS, namespace.name, None, seconds)
         leftovers.remove_cluster_scoped(kube, run_id)
         for namespace in spaces:
-            kube.delete(NAMESPACES, namespace)
+            leftovers.remove(kube, namespace)
         wait_until(lambda: _nothing(kube, run_id), seconds, f"everything of run {run_id} to be gone")
     except (urllib3.exceptions.HTTPError, OSError, WaitTimeout) as error:
         raise HarnessError(

@@ -12,6 +12,7 @@ from dataclasses import replace
 import urllib3
 
 from clusters.driver_host import BUNDLED_DRIVER
+from clusters.existing.presence import Presence
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.simulated import SIMULATED
 from clusters.ready import cluster_ready
@@ -110,7 +111,7 @@ class LoadRunner:
         if self._attached:
             request = replace(
                 request,
-                nodes=len(self._attached.nodes),
+                nodes=len(self._attached.nodes) + len(self._attached.nodes_elsewhere),
                 simulated_nodes=self._attached.simulated_nodes,
             )
         self._request = request
@@ -162,8 +163,9 @@ class LoadRunner:
     @contextlib.contextmanager
     def _cluster(self) -> Iterator[Cluster]:
         if self._attached:
-            self._emit(self._ready(self._attached))
-            yield self._attached
+            with Presence(KubeClient.from_kubeconfig(self._attached.kubeconfig), self._request.run_dir.name):
+                self._emit(self._ready(self._attached))
+                yield self._attached
             return
         sizing = self._plan.sizing
         spec = replace(self._request.spec, nodes=sizing.nodes, simulated_nodes=sizing.simulated_nodes)

@@ -126,6 +126,7 @@ def _command(checks: Sequence[str], execution: Execution) -> list[str]:
         f"--cluster-file={target.write_cluster(execution.run_dir, execution.cluster)}",
         f"--alluredir={execution.run_dir / 'allure-results'}",
         f"--randomly-seed={execution.seed}",
+        f"--parent={os.getpid()}",
     ]
     command += [f"--quirk={quirk}" for quirk in execution.quirks]
     if execution.parallel > 1:

@@ -7,17 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from clusters.existing.guard import OwnOnly
+from clusters.existing.provider import PROVIDER
 from clusters.interface import Cluster
 from harness.kube import NAMESPACES, SERVICE_ACCOUNTS, KubeClient
 from harness.waiting import wait_until
-from suites import target
+from suites import footprint, target
 from suites.control import control
 from suites.drivers import Drivers
 from suites.evidence import evidence
 from suites.naming import LABEL, Names
 from suites.workload import Workloads
 
-__all__ = ["cluster", "control", "drivers", "evidence", "kube", "names", "namespace", "workloads"]
+__all__ = [
+    "cluster",
+    "connection",
+    "control",
+    "drivers",
+    "evidence",
+    "kube",
+    "names",
+    "namespace",
+    "workloads",
+]
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +42,21 @@ def cluster(pytestconfig: pytest.Config) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def kube(cluster: Cluster) -> KubeClient:
-    """The cluster's API, as admin."""
+def connection(cluster: Cluster) -> KubeClient:
+    """A connection to the cluster's API that checks share."""
     return KubeClient.from_kubeconfig(cluster.kubeconfig)
+
+
+@pytest.fixture
+def kube(
+    request: pytest.FixtureRequest, cluster: Cluster, connection: KubeClient, names: Names
+) -> KubeClient:
+    """The cluster's API, as admin; on somebody else's cluster it writes to what is the check's own alone."""
+    if cluster.provider == PROVIDER:
+        return OwnOnly.of(
+            connection, names.run_id, lambda path: footprint.allows(request.node.nodeid, names, path)
+        )
+    return connection.sharing()
 
 
 @pytest.fixture

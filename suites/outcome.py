@@ -34,6 +34,8 @@ class Outcome(pydantic.BaseModel):
     """The traceback, where pytest's own report doesn't carry it."""
     evidence: list[Evidence] = []
     artifacts: list[str] = []
+    created: list[str] = []
+    """Objects that the check created or was refused, known when it ends."""
 
 
 def classify(when: str, excinfo: pytest.ExceptionInfo[BaseException] | None) -> Outcome:

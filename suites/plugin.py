@@ -7,6 +7,8 @@ the single process without xdist) folds the phases of a check into one event.
 from __future__ import annotations
 
 import datetime
+import os
+import signal
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from harness.errors import EnvironmentBlocked
 from harness.journal import Journal, read
 from harness.redaction import redact
 from harness.results import Result, worst
-from suites import allure_labels, diagnostics, outcome, target
+from suites import allure_labels, diagnostics, footprint, outcome, target
 from suites.catalogue import load
 from suites.checks import of_item
 from suites.evidence import EVIDENCE, Observations
@@ -30,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dra-harness")
     group.addoption("--run-dir", type=Path, help="folder of the run")
     group.addoption("--cluster-file", type=Path, help="the cluster, see suites/target.py")
+    group.addoption("--parent", type=int, help="pid of whoever carries out the run")
     group.addoption("--quirk", action="append", default=[], help="a seeded fault of every bundled driver")
 
 
@@ -37,7 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Journal from the process that sees every report: not from an xdist worker."""
     run_dir = config.getoption("--run-dir")
     if run_dir and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Journalist(run_dir), "dra-harness-journalist")
+        journalist = _Journalist(run_dir, config.getoption("--parent"))
+        config.pluginmanager.register(journalist, "dra-harness-journalist")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -77,6 +81,9 @@ def pytest_runtest_makereport(
     update: dict[str, Any] = {}
     if call.when == "call" and observed is not None:
         update["evidence"] = observed.items
+    kube = getattr(item, "funcargs", {}).get("kube")
+    if call.when == "teardown" and kube is not None:
+        update["created"] = sorted(map(footprint.short, kube.attempted))
     if judged.result in (Result.FAIL, Result.ERROR, Result.EXPECTED_FAIL):
         update["artifacts"] = diagnostics.collect(item, call)
     if judged.result is Result.EXPECTED_FAIL:
@@ -103,8 +110,9 @@ def _align(report: pytest.TestReport, judged: outcome.Outcome) -> None:
 class _Journalist:
     """Writes check events. One per run."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, parent: int | None) -> None:
         self._journal = Journal(run_dir)
+        self._parent = parent
         self._phases: dict[str, list[pytest.TestReport]] = {}
         self._requirements: dict[str, list[str]] = {}
         for event in read(run_dir):
@@ -114,6 +122,8 @@ class _Journalist:
                         self._requirements.setdefault(check, []).append(planned.requirement)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if self._parent is not None and os.getppid() != self._parent:
+            os.killpg(0, signal.SIGINT)  # the run was killed: nobody takes away what these checks would make
         self._journal.append(events.CheckStarted(at=events.now(), check=nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -146,6 +156,7 @@ def _finished(
         evidence=[item for each in outcomes for item in each.evidence],
         artifacts=[path for each in outcomes for path in each.artifacts],
         worker=getattr(phases[0], "worker_id", ""),
+        created=[obj for each in outcomes for obj in each.created],
     )
 
 

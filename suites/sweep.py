@@ -10,7 +10,7 @@ import urllib3
 from clusters import driver_host, leftovers
 from clusters.interface import Cluster
 from harness.errors import HarnessError
-from harness.kube import NAMESPACES, PODS, RESOURCE_SLICES, KubeClient
+from harness.kube import PODS, RESOURCE_SLICES, KubeClient
 from harness.waiting import WaitTimeout, wait_until
 
 _GONE_SECONDS = 60.0
@@ -37,11 +37,11 @@ def _remove_objects(cluster: Cluster, kube: KubeClient, run_id: str) -> None:
     leftovers.remove_cluster_scoped(kube, run_id)
     namespaces = leftovers.namespaces_of(kube, run_id)
     for namespace in namespaces:
-        kube.delete(NAMESPACES, namespace)
-    _wait_no_pods(kube, namespaces)
+        leftovers.remove(kube, namespace)
+    _wait_no_pods(kube, [namespace.name for namespace in namespaces])
     for driver in driver_host.kill_all(cluster, run_id):
         for slice_ in kube.list(RESOURCE_SLICES, fields=f"spec.driver={driver}"):
-            kube.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
+            kube.delete(RESOURCE_SLICES, slice_["metadata"]["name"], uid=slice_["metadata"]["uid"])
 
 
 def _wait_no_pods(kube: KubeClient, namespaces: list[str]) -> None:

@@ -17,6 +17,7 @@ from clusters import processes
 from clusters.existing.facts import Facts, look
 from clusters.existing.kubeconfig import single_context
 from clusters.existing.reach import explained
+from clusters.existing.rights import Right, missing
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
 from clusters.local.state import new_id, write_atomically
 from harness.errors import EnvironmentBlocked, UsageError
@@ -53,6 +54,8 @@ class ExistingProvider:
         self._folder = folders() / run_id
         self._lock = filelock.FileLock(self._folder / "lock")
         self._id = new_id()
+        self.swept: list[str] = []
+        """Runs that were killed on this machine, whose files were still there on entering."""
 
     @property
     def cluster_name(self) -> str:
@@ -60,12 +63,17 @@ class ExistingProvider:
         return re.sub(r"[^a-z0-9]+", "-", self._context.lower()).strip("-")[:_LONGEST_NAME] or PROVIDER
 
     @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self.connect().server
+
+    @property
     def kubeconfig(self) -> Path:
         """The copy."""
         return self._folder / "kubeconfig"
 
     def __enter__(self) -> Self:
-        sweep()
+        self.swept = sweep()
         try:
             self._folder.mkdir(parents=True, mode=0o700)
         except FileExistsError:
@@ -105,13 +113,30 @@ class ExistingProvider:
         with explained(kube.server):
             return look(kube)
 
+    def missing_rights(self) -> list[Right]:
+        """What a run needs and the user may not; errors as of `facts`."""
+        kube = self.connect()
+        with explained(kube.server):
+            return missing(kube)
+
     def attach(self, name: str) -> Cluster:
-        """The cluster; see `facts` for what keeps it from being used."""
+        """The cluster; see `facts` for what keeps it from being used.
+
+        Raises:
+            EnvironmentBlocked: also if the user lacks a right that a run needs.
+        """
         if name != self.cluster_name:
             raise UsageError(f"{self._source} is of cluster {self.cluster_name!r}, not {name!r}")
         facts = self.facts()
+        if lacking := self.missing_rights():
+            verbs = ", ".join(map(str, lacking))
+            raise EnvironmentBlocked(f"{facts.user} may not {verbs}; `dra-harness rbac` prints what it takes")
+        return self.handle(facts)
+
+    def handle(self, facts: Facts) -> Cluster:
+        """The cluster as checks see it."""
         return Cluster(
-            name=name,
+            name=self.cluster_name,
             provider=self.name,
             kubernetes=facts.kubernetes,
             profile=facts.profile,
@@ -151,14 +176,27 @@ class ExistingProvider:
         """None: its processes are none of this machine's."""
         return ()
 
+    def collect_logs(self, name: str) -> None:
+        """Refused: the components' logs are somebody else's."""
+        raise EnvironmentBlocked(f"components of an {self.name} cluster have no logs for us")
+
+    def sweep(self) -> None:
+        """Remove what killed runs left on this machine; see `sweep`."""
+        sweep()
+
 
 def folders() -> Path:
     """Where the folders of runs on existing clusters are."""
     return state_root() / PROVIDER
 
 
-def sweep() -> None:
-    """Remove what killed runs left on this machine: their copies of kubeconfigs, and checks still running."""
+def sweep() -> list[str]:
+    """Remove what killed runs left on this machine: their copies of kubeconfigs, and checks still running.
+
+    Returns:
+        Their ids.
+    """
+    swept = []
     for folder in folders().glob("*"):
         lock = filelock.FileLock(folder / "lock")
         with contextlib.suppress(filelock.Timeout, OSError), lock.acquire(blocking=False):
@@ -168,7 +206,9 @@ def sweep() -> None:
             elif time.time() - folder.stat().st_mtime < _BEING_MADE_SECONDS:
                 continue
             shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder.name)
     _tidy()
+    return swept
 
 
 def _tidy() -> None:

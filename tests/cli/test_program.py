@@ -26,7 +26,7 @@ from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.waiting import wait_until
 
 COMMANDS = ["doctor", "up", "down", "list", "status", "logs", "kubeconfig"]
-COMMANDS += ["plan", "run", "load", "compare", "report"]
+COMMANDS += ["plan", "run", "load", "compare", "report", "preflight", "clean", "rbac"]
 
 
 Program = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,4 +1,4 @@
-"""What a run made is found by its label."""
+"""What runs left: found by the label, removed by UID, and no further."""
 
 from __future__ import annotations
 
@@ -26,17 +26,22 @@ class Store:
     def __init__(self, **objects: dict[str, str]) -> None:
         self.objects = objects
         self.deleted: list[str] = []
-        self.unserved = "devicetaintrules"
+        self.refused = {"devicetaintrules": 404}
 
     def list(self, resource: Resource, *, labels: str) -> list[Object]:
-        if resource.plural == self.unserved:
-            raise ApiError("GET", resource.path(), 404, "not found")
+        if resource.plural in self.refused:
+            raise ApiError("GET", resource.path(), self.refused[resource.plural], "no")
         key, _, run = labels.partition("=")
         assert key == "dra-harness.dev/run"
         found = self.objects.get(resource.plural, {})
-        return [{"metadata": {"name": name}} for name, made_by in found.items() if made_by == run]
+        return [
+            {"metadata": {"name": name, "uid": f"uid of {name}", "labels": {key: made_by}}}
+            for name, made_by in found.items()
+            if made_by and run in ("", made_by)
+        ]
 
-    def delete(self, resource: Resource, name: str) -> None:
+    def delete(self, resource: Resource, name: str, *, uid: str) -> None:
+        assert uid == f"uid of {name}"
         self.deleted.append(f"{resource.plural}/{name}")
         del self.objects[resource.plural][name]
 
@@ -49,7 +54,7 @@ def test_only_what_the_run_made_goes() -> None:
         namespaces={"a": "r", "b": "r", "default": ""},
     )
     kube = cast("KubeClient", store)
-    assert leftovers.namespaces_of(kube, "r") == ["a", "b"]
+    assert [each.name for each in leftovers.namespaces_of(kube, "r")] == ["a", "b"]
     before = ["namespaces/a", "namespaces/b", "flowschemas/ours", "deviceclasses/gpu", "clusterroles/sender"]
     assert leftovers.remaining(kube, "r") == before
     leftovers.remove_cluster_scoped(kube, "r")
@@ -58,14 +63,25 @@ def test_only_what_the_run_made_goes() -> None:
     assert leftovers.remaining(kube, "s") == ["flowschemas/theirs"]
 
 
-def test_a_kind_that_is_not_served_is_none_and_other_refusals_are_not_hidden() -> None:
-    store = Store()
-    assert leftovers.remaining(cast("KubeClient", store), "r") == []
+def test_all_runs_are_told_apart() -> None:
+    store = Store(deviceclasses={"a": "r", "b": "s", "c": ""}, namespaces={"n": "s"})
+    found = leftovers.find(cast("KubeClient", store))
+    assert [(str(each), each.run) for each in found.objects] == [
+        ("namespaces/n", "s"),
+        ("deviceclasses/a", "r"),
+        ("deviceclasses/b", "s"),
+    ]
 
-    def refuse(resource: Resource, *, labels: str) -> list[Object]:
-        raise ApiError("GET", resource.path(), 403, "no")
 
-    store.list = refuse  # type: ignore[method-assign]
+def test_kinds_that_are_not_served_are_none_those_not_to_be_seen_are_said_and_trouble_is_not_hidden() -> None:
+    store = Store(clusterroles={"ours": "r"}, deviceclasses={"gpu": "r"})
+    store.refused |= {"clusterroles": 403, "flowschemas": 403}
+    found = leftovers.find(cast("KubeClient", store), "r")
+    assert (list(map(str, found.objects)), found.unseen) == (
+        ["deviceclasses/gpu"],
+        ("flowschemas", "clusterroles"),
+    )
+    store.refused["namespaces"] = 500
     with pytest.raises(ApiError):
         leftovers.remaining(cast("KubeClient", store), "r")
 

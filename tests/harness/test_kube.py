@@ -175,10 +175,50 @@ def test_deleting_what_is_gone_is_fine(kube: KubeClient, server: Server) -> None
     assert (server.last.method, server.last.query) == ("DELETE", {})
     server.answer(200, {})
     kube.delete(PODS, "a", "ns", grace_seconds=0)
-    assert server.last.query == {"gracePeriodSeconds": "0"}
+    assert json.loads(server.last.body) == {"gracePeriodSeconds": 0}
     server.answer(409, status(409, "Conflict", "busy"))
     with pytest.raises(ApiError, match="409 Conflict"):
         kube.delete(PODS, "a", "ns")
+
+
+def test_only_what_was_created_is_deleted_not_another_of_its_name(kube: KubeClient, server: Server) -> None:
+    pod = {"metadata": {"name": "a"}}
+    server.answer(201, {"metadata": {"name": "a", "uid": "1"}})
+    kube.create(PODS, pod, "ns")
+    server.answer(200, {"metadata": {"name": "a", "uid": "2"}})
+    kube.create(PODS, pod, "ns", dry_run=True)
+    replaced = "the UID in the precondition (1) does not match the UID in record (3). The object might have"
+    server.answer(409, status(409, "Conflict", replaced))
+    kube.delete(PODS, "a", "ns", grace_seconds=1)
+    assert json.loads(server.last.body) == {"gracePeriodSeconds": 1, "preconditions": {"uid": "1"}}
+    server.answer(200, {})
+    kube.delete(PODS, "a", "ns", uid="4")
+    assert json.loads(server.last.body) == {"preconditions": {"uid": "4"}}
+    server.answer(409, status(409, "Conflict", "busy"))
+    with pytest.raises(ApiError, match="busy"):
+        kube.delete(PODS, "a", "ns")
+    server.answer(200, {})
+    kube.sharing().delete(PODS, "a", "ns")
+    assert server.last.body == ""  # what another client created is not known
+
+
+def test_what_was_to_be_created_is_known_also_if_it_was_refused(kube: KubeClient, server: Server) -> None:
+    server.answer(403, status(403, "Forbidden", "quota"))
+    with pytest.raises(ApiError):
+        kube.create(PODS, {"metadata": {"name": "a"}}, "ns")
+    server.answer(200, {"metadata": {}})
+    kube.create(PODS, {"metadata": {"name": "b"}}, "ns", dry_run=True)
+    assert (kube.attempted, kube.created) == ({"/api/v1/namespaces/ns/pods/a"}, {})
+
+
+def test_a_path_may_have_nothing(kube: KubeClient, server: Server) -> None:
+    server.answer(200, {"versions": []})
+    assert kube.read("/apis/resource.k8s.io") == {"versions": []}
+    server.answer(404, status(404, "NotFound", "no"))
+    assert kube.read("/apis/resource.k8s.io") is None
+    server.answer(403, status(403, "Forbidden", "no"))
+    with pytest.raises(ApiError):
+        kube.read("/apis/resource.k8s.io")
 
 
 def test_logs_metrics_and_version_are_text(kube: KubeClient, server: Server) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from clusters import processes
 from harness import events
 from harness.errors import HarnessError
 from harness.events import CheckFinished, CheckStarted, Event
@@ -291,3 +294,42 @@ def test_where_no_driver_can_run_a_check_that_starts_one_is_blocked_first(tmp_pa
     }
     assert run.finished["with"].message.startswith("needs a driver whose faults can be switched")
     assert not (run.run_dir / "made").exists()
+
+
+ORPHANS = """
+    from pathlib import Path
+
+    @pytest.fixture
+    def made(request):
+        folder = request.config.getoption("--run-dir")
+        (folder / f"made-{request.node.name}").touch()
+        yield folder
+        (folder / f"made-{request.node.name}").unlink()
+        (folder / f"gone-{request.node.name}").touch()
+
+    @requirement("COR-01")
+    @pytest.mark.parametrize("number", range(3))
+    def test_orphan(number, made):
+        wait_until((made / "go").exists, 30, "the test to say so")
+"""
+
+
+def test_checks_whose_run_was_killed_clean_up_and_end(tmp_path: Path) -> None:
+    run = EngineRun(tmp_path, ORPHANS)
+
+    def start() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(checks, "SUITES", run.suite)
+            patch.setattr(engine, "SUITES", run.suite)
+            engine.Running(["test_it.py"], engine.Execution(run.run_dir, run.cluster, 7, 1))
+        wait_until(lambda: list(run.run_dir.glob("made-*")), 60, "the first check to be under way")
+        os._exit(0)  # as a killed run: without a word to its checks
+
+    starter = multiprocessing.get_context("fork").Process(target=start)
+    starter.start()
+    starter.join()
+    (run.run_dir / "go").touch()
+    wait_until(lambda: not processes.find(run.cluster_id), 60, "the checks to end")
+    assert len(run.started) == 1
+    assert not list(run.run_dir.glob("made-*"))
+    assert len(list(run.run_dir.glob("gone-*"))) == 1

@@ -10,19 +10,30 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answers = Mapping[str, Any]
-"""Method and path, such as `GET /version` -> a JSON value, a text, or a status code that refuses."""
+"""Method and path, such as `GET /version` -> a JSON value, a text, a status code that refuses, or status
+and value."""
 
 
 @contextmanager
-def serve(answers: Answers) -> Iterator[str]:
-    """Serve answers, and yield the address; whatever has none is 404. Queries don't count."""
+def serve(answers: Answers, *, otherwise: Any = 404, log: list[str] | None = None) -> Iterator[str]:
+    """Serve answers, and yield the address; queries don't count.
+
+    Args:
+        answers: by method and path.
+        otherwise: the answer to whatever has none.
+        log: gets the method and path of each request.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            found = answers.get(f"{self.command} {self.path.partition('?')[0]}", 404)
-            status = found if isinstance(found, int) else 200
-            value = {"message": f"refused with {status}"} if isinstance(found, int) else found
+            asked = f"{self.command} {self.path.partition('?')[0]}"
+            if log is not None:
+                log.append(asked)
+            found = answers.get(asked, otherwise)
+            status, value = found if isinstance(found, tuple) else (200, found)
+            if isinstance(found, int):
+                status, value = found, {"message": f"refused with {found}"}
             body = (value if isinstance(value, str) else json.dumps(value)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))

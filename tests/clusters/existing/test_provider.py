@@ -46,6 +46,7 @@ METRICS = (
 )
 ANSWERS: dict[str, Any] = {
     "POST /apis/authentication.k8s.io/v1/selfsubjectreviews": {"status": {"userInfo": {"username": "jane"}}},
+    "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": {"status": {"allowed": True}},
     "GET /version": {"gitVersion": "v1.36.1-gke.7"},
     "GET /metrics": METRICS,
     "GET /api/v1/nodes": {"items": NODES},
@@ -193,6 +194,10 @@ def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(
             "the user lacks a right (403): refused with 403; see `dra-harness rbac`",
         ),
         ({"GET /api/v1/nodes": 500}, "GET /api/v1/nodes: 500"),
+        (
+            {"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": {"status": {"allowed": False}}},
+            "jane may not create namespaces, delete namespaces, ",
+        ),
         ({"GET /version": {"gitVersion": "v1.33.9"}}, "the server is v1.33.9; supported are v1.34 to v1.37"),
         ({"GET /version": {"gitVersion": "v1.38.0-rc.1"}}, "the server is v1.38.0-rc.1; supported are"),
         ({"GET /version": {"gitVersion": "v2.35.0"}}, "the server is v2.35.0; supported are"),
@@ -227,10 +232,10 @@ def test_a_server_that_is_not_there(tmp_path: Path, state: Path) -> None:
 
 
 def test_a_server_that_somebody_else_vouches_for(tmp_path: Path) -> None:
-    certificate, key = CertificateAuthority(tmp_path / "theirs").issue(
+    certificate, key = CertificateAuthority.create(tmp_path / "theirs").issue(
         "server", "server", hosts=["127.0.0.1"]
     )
-    ours = CertificateAuthority(tmp_path / "ours").certificate
+    ours = CertificateAuthority.create(tmp_path / "ours").certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -1,0 +1,122 @@
+"""Commands about clusters that somebody else made, as far as no cluster is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from cli import preflight
+from cli.existing import chosen
+from clusters.components import BuildSource
+from clusters.existing.facts import Facts
+from clusters.existing.rights import Right
+from clusters.interface import Profile
+from clusters.local.provider import LocalProvider
+from clusters.profiles import feature_gates
+from harness.errors import UsageError
+from harness.events import PlannedRequirement
+from harness.results import Result
+
+FACTS = Facts(
+    user="jane",
+    kubernetes="v1.37.2",
+    gates={"DRAExtendedResource": True, "DRAListTypeAttributes": False, "Other": True},
+    api_versions=("v1", "v1beta2"),
+    nodes=("a", "b"),
+    nodes_not_ready=(),
+    simulated_nodes=0,
+    drivers={"gpu.example.com": 2},
+)
+
+
+def rows(facts: Facts) -> dict[str, tuple[str, str]]:
+    return {row["subject"]: (row["state"], row["found"]) for row in preflight._cluster(facts, "https://s")}
+
+
+def test_what_a_cluster_has() -> None:
+    found = rows(FACTS)
+    assert found["server"] == ("ok", "v1.37.2 at https://s")
+    assert found["user"] == ("ok", "jane")
+    assert found["resource.k8s.io"] == ("ok", "v1, v1beta2")
+    assert found["nodes"] == ("ok", "2 Ready")
+    assert found["drivers"] == ("ok", "gpu.example.com (2 slices)")
+    assert found["gates"][0] == "ok"
+    assert found["gates"][1].startswith(
+        "profile ga; on: DRAExtendedResource; off: DRAListTypeAttributes (of the API server"
+    )
+
+
+def test_what_a_cluster_lacks_or_does_not_tell() -> None:
+    found = rows(
+        dataclasses.replace(
+            FACTS,
+            gates=None,
+            api_versions=(),
+            nodes=(),
+            nodes_not_ready=("ill",),
+            simulated_nodes=3,
+            drivers=None,
+        )
+    )
+    assert found["gates"] == ("unknown", "the API server's /metrics can't be read")
+    assert found["resource.k8s.io"] == ("blocked", "not served")
+    assert found["nodes"] == ("blocked", "0 Ready; 3 exist only in the API; not Ready: ill")
+    assert found["drivers"] == ("unknown", "ResourceSlices can't be listed")
+    assert rows(dataclasses.replace(FACTS, drivers={}))["drivers"][1] == "none has published a ResourceSlice"
+    every = dataclasses.replace(FACTS, gates=feature_gates(Profile.ALPHA, "v1.37.2"))
+    assert rows(every)["gates"][1].startswith("profile alpha; ")
+
+
+def test_rights_that_a_user_lacks_are_named() -> None:
+    assert preflight._rights([])["state"] == "ok"
+    row = preflight._rights([Right("create", "pods"), Right("list", "deviceclasses", "resource.k8s.io")])
+    assert row["state"] == "blocked"
+    assert row["found"] == "the user may not: create pods, list deviceclasses.resource.k8s.io"
+
+
+def planned(name: str, area: str, decision: Result | None = None, reason: str = "") -> PlannedRequirement:
+    return PlannedRequirement(
+        requirement=name,
+        level="MUST",
+        owner="S",
+        text="t.",
+        source="s",
+        area=area,
+        decision=decision,
+        reason=reason,
+    )
+
+
+def test_areas_say_what_is_blocked_and_why() -> None:
+    found = list(
+        preflight._areas(
+            [
+                planned("A-1", "a"),
+                planned("A-2", "a", Result.BLOCKED, "no driver"),
+                planned("A-3", "a", Result.BLOCKED, "no driver"),
+                planned("A-4", "a", Result.BLOCKED, "no gate"),
+                planned("A-5", "a", Result.NOT_COVERED, "no check exists yet"),
+                planned("B-1", "b", Result.BLOCKED, "no driver"),
+                planned("C-1", "c", Result.NOT_COVERED, "no check exists yet"),
+            ]
+        )
+    )
+    assert [(row["subject"], row["state"], row["found"]) for row in found] == [
+        (
+            "area a",
+            "ok",
+            "1 of 4 requirements with checks can be looked at; A-2 and 1 more: no driver; A-4: no gate",
+        ),
+        ("area b", "blocked", "0 of 1 requirements with checks can be looked at; B-1: no driver"),
+    ]
+
+
+def test_a_kubeconfig_and_a_cluster_exclude_each_other() -> None:
+    local = LocalProvider(BuildSource())
+    refused = pytest.raises(UsageError, match="--kubeconfig, --cluster: expected one of them")
+    with refused, chosen(Path("f"), None, "c", "r", local):
+        raise AssertionError
+    with chosen(None, None, "c", "r", local) as (provider, name):
+        assert (provider, name) == (local, "c")

@@ -1,0 +1,130 @@
+"""Who is dead: told by Leases and the API server's own clock, without waiting."""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters.existing import clean
+from clusters.existing.presence import LEASE_SECONDS, Presence, ServerClock, is_alive, namespace_of
+from harness.errors import EnvironmentBlocked
+from harness.kube import KubeClient
+from tests.harness.api_server import status, write_config
+from tests.support.api_server import serve
+
+LABEL = "dra-harness.dev/run"
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+def ago(seconds: float) -> str:
+    return (NOW - datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def own(run: str, *, label: str | None = None, created: float = 1000) -> dict[str, Any]:
+    metadata = {"name": namespace_of(run), "uid": f"ns-{run}", "creationTimestamp": ago(created)}
+    return {"metadata": {**metadata, "labels": {LABEL: label or run}}}
+
+
+def run_of(run: str, renewed: float | None, **namespace: Any) -> dict[str, Any]:
+    """What the API server says of a run whose Lease was renewed so many seconds ago; None: it has none."""
+    path = f"/api/v1/namespaces/{namespace_of(run)}"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace_of(run)}/leases/run"
+    answers: dict[str, Any] = {f"GET {path}": own(run, **namespace)}
+    if renewed is not None:
+        answers[f"GET {lease}"] = {"spec": {"renewTime": ago(renewed)}}
+    return answers
+
+
+@pytest.fixture
+def answers() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def kube(tmp_path: Path, answers: dict[str, Any], asked: list[str]) -> Iterator[KubeClient]:
+    with serve(answers, log=asked) as url:
+        yield KubeClient.from_kubeconfig(write_config(tmp_path / "config", url, {"token": "t"}))
+
+
+@pytest.mark.parametrize(
+    ("renewed", "namespace", "alive"),
+    [
+        (0, {}, True),
+        (LEASE_SECONDS - 1, {}, True),
+        (LEASE_SECONDS + 1, {}, False),
+        (LEASE_SECONDS + 1, {"created": 1}, False),
+        (None, {}, False),
+        (None, {"created": LEASE_SECONDS - 1}, True),  # about to create its Lease
+        (0, {"label": "another"}, False),
+    ],
+)
+def test_a_run_lives_as_long_as_it_says_so(
+    kube: KubeClient,
+    answers: dict[str, Any],
+    renewed: float | None,
+    namespace: dict[str, Any],
+    alive: bool,
+) -> None:
+    answers |= run_of("r", renewed, **namespace)
+    assert is_alive(kube, "r", NOW) is alive
+    assert not is_alive(kube, "unheard-of", NOW)
+
+
+def test_the_time_is_the_api_servers(kube: KubeClient) -> None:
+    assert abs((ServerClock(kube).now() - datetime.datetime.now(datetime.UTC)).total_seconds()) < 3
+    assert email.utils.parsedate_to_datetime("Mon, 30 Nov 2026 08:00:00 GMT").tzinfo is not None
+
+
+def found(resource: str, *objects: tuple[str, str]) -> dict[str, Any]:
+    items = [{"metadata": {"name": n, "uid": f"uid-{n}", "labels": {LABEL: run}}} for n, run in objects]
+    return {f"GET {resource}": {"items": items}}
+
+
+def test_only_what_dead_runs_left_is_looked_for(kube: KubeClient, answers: dict[str, Any]) -> None:
+    answers |= found("/apis/resource.k8s.io/v1/deviceclasses", ("a", "dead"), ("b", "alive"), ("c", "known"))
+    answers |= found("/api/v1/namespaces", ("n", "dead"), (namespace_of("alive"), "alive"))
+    answers["GET /apis/rbac.authorization.k8s.io/v1/clusterroles"] = 403
+    renewed = -3600.0  # this takes no account of how long the tests before it took
+    answers |= run_of("alive", renewed) | run_of("dead", 1000) | run_of("known", renewed)
+
+    litter = clean.look(kube, known_dead=["known"])
+
+    assert list(map(str, litter.dead)) == ["deviceclasses/a", "deviceclasses/c", "namespaces/n"]
+    assert (litter.alive, litter.unseen) == (("alive",), ("clusterroles",))
+
+
+def test_a_namespace_in_the_way_is_left_alone(
+    kube: KubeClient, answers: dict[str, Any], asked: list[str]
+) -> None:
+    answers["POST /api/v1/namespaces"] = (409, status(409, "AlreadyExists", "there is one"))
+    stranger = own("r")
+    stranger["metadata"]["labels"] = {"team": "theirs"}
+    answers[f"GET /api/v1/namespaces/{namespace_of('r')}"] = stranger
+    with pytest.raises(EnvironmentBlocked, match="is in the way: there is one without the label"):
+        Presence(kube, "r").__enter__()
+    answers |= run_of("r", 1)
+    with pytest.raises(EnvironmentBlocked, match="of run r; choose another --run-id"):
+        Presence(kube, "r").__enter__()
+    assert not [each for each in asked if each.startswith(("DELETE", "PATCH"))]
+
+
+def test_a_lease_that_is_refused_leaves_no_namespace(
+    kube: KubeClient, answers: dict[str, Any], asked: list[str]
+) -> None:
+    path = f"/api/v1/namespaces/{namespace_of('r')}"
+    answers["POST /api/v1/namespaces"] = own("r")
+    answers[f"DELETE {path}"] = {}
+    answers[f"POST /apis/coordination.k8s.io/v1/namespaces/{namespace_of('r')}/leases"] = 403
+    with pytest.raises(EnvironmentBlocked, match="the user lacks a right"):
+        Presence(kube, "r").__enter__()
+    assert asked[-1] == f"DELETE {path}"
