@@ -69,7 +69,7 @@ def plan(
 ) -> None:
     """Show which requirements would be checked, and why the others would not. Starts nothing."""
     load().select(terms or ())
-    maker = provider_for(cluster, None, ProviderName.LOCAL, None)
+    maker = provider_for(cluster, programs_from(None, None, None), ProviderName.LOCAL, None)
     with chosen(kubeconfig, context, cluster, new_run_id(), maker) as (where, name):
         if name is not None:
             target = planning.Target.of(where.attach(name))
