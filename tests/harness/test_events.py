@@ -90,7 +90,7 @@ FROZEN: dict[str, tuple[events.Event, str]] = {
         '{"at":"2026-03-01T02:03:04.500000Z","kind":"check-finished","check":"a.py::b",'
         '"requirements":["QTA-01"],"result":"expected-fail","seconds":1.5,"message":"m","details":"d",'
         '"evidence":[{"title":"claim","value":{"a":[1,null,"é"]}}],'
-        '"artifacts":["diagnostics/b/pods.yaml"],"worker":"gw1"}',
+        '"artifacts":["diagnostics/b/pods.yaml"],"worker":"gw1","created":[]}',
     ),
     "cluster-gone": (
         events.ClusterGone(at=AT, name="c", seconds=0.75),
