@@ -48,6 +48,8 @@ class RunRequest:
     quirks: Sequence[str]
     """Seeded faults of every bundled driver."""
     command: Sequence[str]
+    driver_image: str = ""
+    """Image for drivers in pods of the cluster; without one they run beside it."""
 
 
 class Runner:
@@ -72,7 +74,7 @@ class Runner:
         """
         catalogue = load()
         selected = catalogue.select(self._request.terms)  # a wrong term ends here, before anything is made
-        attached = self._provider.attach(self._request.cluster) if self._request.cluster is not None else None
+        attached = self._attached()
         facts = self._target(attached)
         collected = checks.collect()
         planned = plan.make(catalogue, collected, self._request.terms, facts, skip=self._request.skip)
@@ -104,6 +106,12 @@ class Runner:
         if attached is None:
             return contextlib.nullcontext()
         return Presence(KubeClient.from_kubeconfig(attached.kubeconfig), self._run_dir.name)
+
+    def _attached(self) -> Cluster | None:
+        if self._request.cluster is None:
+            return None
+        cluster = self._provider.attach(self._request.cluster)
+        return replace(cluster, driver_image=self._request.driver_image)
 
     def _target(self, attached: Cluster | None) -> plan.Target:
         if attached:

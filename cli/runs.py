@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from fake_driver.config import Quirk
 
-from cli.console import out, show
+from cli.console import BringUpProgress, out, show
 from cli.dry_run import dry_run as show_dry_run
 from cli.existing import ContextOption, KubeconfigOption, chosen
 from cli.options import (
@@ -28,6 +28,7 @@ from cli.options import (
 )
 from cli.runner import Runner, RunRequest, new_run_id
 from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
+from clusters import driver_chart
 from clusters.interface import ClusterSpec, Profile
 from harness.errors import UsageError
 from harness.settings import results_root
@@ -111,6 +112,12 @@ def run(
     run_id: Annotated[str | None, typer.Option(help="Name of the results folder.")] = None,
     provider_name: ProviderOption = ProviderName.LOCAL,
     node_image: NodeImageOption = None,
+    driver_image: Annotated[
+        str | None,
+        typer.Option(
+            help="Run the bundled drivers in the cluster's pods, from this image (see `driver-image`)."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be created on the cluster of --kubeconfig.")
     ] = False,
@@ -122,6 +129,8 @@ def run(
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
     run_dir = new_run_dir(run_id)
+    if driver_image is not None:
+        _require_pods_possible(cluster, driver_image)
     programs = programs_from(components, source, download_url)
     maker = provider_for(cluster, programs, provider_name, node_image)
     request = RunRequest(
@@ -139,6 +148,7 @@ def run(
         seed=secrets.randbelow(2**31) if seed is None else seed,
         parallel=parallel,
         quirks=[str(each) for each in quirk or ()],
+        driver_image=driver_image or "",
         command=["dra-harness", *sys.argv[1:]],
     )
     if dry_run and kubeconfig is None:
@@ -149,6 +159,19 @@ def run(
             return
         code = Runner(replace(request, cluster=name), where, run_dir).run()
     raise typer.Exit(code)
+
+
+def _require_pods_possible(cluster: str | None, image: str) -> None:
+    """Check what drivers in pods need, and get Helm ready, before the checks all want it."""
+    if cluster is None:
+        raise UsageError("--driver-image: expected --cluster too: its nodes have to have the image")
+    if ":" not in image.rpartition("/")[2]:
+        raise UsageError(f"--driver-image {image}: expected a name with a tag")
+    progress = BringUpProgress()
+    try:
+        driver_chart.helm(progress=progress.components)
+    finally:
+        progress.close()
 
 
 def new_run_dir(run_id: str | None) -> Path:

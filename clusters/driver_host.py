@@ -35,7 +35,8 @@ _REFUSED = 1
 class Started:
     """A process just started."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | None
+    """None where it is none of this machine's."""
     log_offset: int
     """Where its own output begins: an earlier process may have written to the same log."""
 
@@ -94,11 +95,14 @@ class HostedProcess:
             HarnessError: it ended otherwise, or was not ready in time; the message has the end of its log.
         """
 
+        assert started.popen
+        popen = started.popen
+
         def ready() -> bool:
-            if started.popen.poll() == _REFUSED:
+            if popen.poll() == _REFUSED:
                 said = processes.tail(self.log)
                 raise RequirementFailed(f"the API server takes what driver {self.name} publishes", said)
-            if started.popen.poll() is not None:
+            if popen.poll() is not None:
                 raise HarnessError(f"driver {self.name} ended: {processes.tail(self.log)}")
             return b'"ready": true' in self.log.read_bytes()[started.log_offset :]
 
@@ -164,6 +168,10 @@ def kill_all(cluster: Cluster, owner: str) -> list[str]:
     directory = owner_directory(cluster, owner)
     names = [path.name for path in directory.iterdir()] if directory.exists() else []
     shutil.rmtree(directory, ignore_errors=True)
+    if cluster.driver_image:
+        from clusters import driver_pods
+
+        driver_pods.remove_all(cluster, owner)
     return names
 
 
@@ -187,11 +195,13 @@ def prepare_driver(
 ) -> HostedDriver:
     """Write the settings of a DRA driver on some nodes (default: all); `settings` are keys of its config.
 
+    It is a process beside the cluster, or, if the cluster has an image for it, pods in it.
+
     Raises:
         EnvironmentBlocked: see `why_no_driver`.
     """
     _require_nodes(cluster)
-    driver = HostedDriver(name, cluster, owner)
+    driver = _kind_for(cluster)(name, cluster, owner)
     chosen = cluster.nodes if nodes is None else nodes
     base = {
         "driver": name,
@@ -200,6 +210,14 @@ def prepare_driver(
     }
     driver.write_settings({**base, **settings})
     return driver
+
+
+def _kind_for(cluster: Cluster) -> type[HostedDriver]:
+    if not cluster.driver_image:
+        return HostedDriver
+    from clusters.driver_pods import PodDriver  # which is a HostedDriver
+
+    return PodDriver
 
 
 def prepare_device_plugin(

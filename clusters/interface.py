@@ -101,6 +101,9 @@ class Cluster:
     """Where Kubernetes' programs came from: build, download or directory; empty if that isn't known."""
     nodes_elsewhere: tuple[str, ...] = ()
     """Names of further real nodes that are Ready, whose directories are not on this machine."""
+    driver_image: str = ""
+    """The bundled driver's image, with its tag, for drivers in the cluster's own pods; without one they are
+    processes of this machine."""
     seconds: float = 0.0
     """What the bring-up took."""
     phases: dict[str, float] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusters.components import BuildSource
+from clusters.driver_image import build
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.kind import daemon, docker
 from clusters.local.provider import LocalProvider
@@ -49,6 +50,14 @@ def docker_host() -> Iterator[str]:
     yield docker.environment().get("DOCKER_HOST", "")
     if started:
         daemon.down()
+
+
+@pytest.fixture(scope="session")
+def driver_image_on_nodes(local_cluster: Cluster) -> str:
+    """The name of the bundled driver's image, which every node of `local_cluster` has."""
+    image = build.ensure()
+    LocalProvider(BuildSource()).load_image(local_cluster.name, image.archive)
+    return image.name
 
 
 @pytest.fixture

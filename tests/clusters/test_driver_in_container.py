@@ -14,10 +14,7 @@ from fake_driver.client import DriverError
 from fake_driver.node.cdi import parse_environment
 
 from clusters import manifests
-from clusters.components import BuildSource
-from clusters.driver_image import build
 from clusters.interface import Cluster
-from clusters.local.provider import LocalProvider
 from clusters.manifests import DAEMON_SETS, SECRETS
 from harness.kube import (
     NAMESPACES,
@@ -46,15 +43,7 @@ def kube(local_cluster: Cluster) -> KubeClient:
 
 
 @pytest.fixture(scope="session")
-def image_on_nodes(local_cluster: Cluster) -> str:
-    """The image, in every node's runtime."""
-    image = build.ensure()
-    LocalProvider(BuildSource()).load_image(local_cluster.name, image.archive)
-    return image.name
-
-
-@pytest.fixture(scope="session")
-def release(local_cluster: Cluster, kube: KubeClient, image_on_nodes: str) -> Iterator[Release]:
+def release(local_cluster: Cluster, kube: KubeClient, driver_image_on_nodes: str) -> Iterator[Release]:
     with installed(local_cluster, kube, "in-pods", 18080) as release:
         yield release
 
@@ -238,7 +227,7 @@ def test_its_containers_have_no_capability_and_few_places_to_write(release: Rele
 
 
 def test_a_release_that_is_deleted_leaves_an_empty_folder_at_most(
-    local_cluster: Cluster, kube: KubeClient, image_on_nodes: str, workloads: Workloads
+    local_cluster: Cluster, kube: KubeClient, driver_image_on_nodes: str, workloads: Workloads
 ) -> None:
     with installed(local_cluster, kube, "goes", 18081) as release:
         workloads.run(user("user", release))

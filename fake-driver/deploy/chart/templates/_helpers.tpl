@@ -3,16 +3,23 @@ app.kubernetes.io/name: fake-driver
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- define "fake-driver.labels" -}}
+{{ include "fake-driver.selector" . }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- define "fake-driver.metadata" -}}
 name: {{ .Release.Name }}
 namespace: {{ .Release.Namespace }}
-labels: {{- include "fake-driver.selector" . | nindent 2 }}
+labels: {{- include "fake-driver.labels" . | nindent 2 }}
 {{- end }}
 
 {{- /* Of objects without a namespace: two releases must not meet. */}}
 {{- define "fake-driver.clusterMetadata" -}}
 name: {{ .Release.Namespace }}.{{ .Release.Name }}
-labels: {{- include "fake-driver.selector" . | nindent 2 }}
+labels: {{- include "fake-driver.labels" . | nindent 2 }}
 {{- end }}
 
 {{- define "fake-driver.image" -}}
