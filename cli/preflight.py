@@ -53,6 +53,8 @@ def _cluster(facts: Facts, server: str) -> Iterator[Row]:
     versions = ", ".join(facts.api_versions)
     yield _row("resource.k8s.io", _OK if versions else _BLOCKED, versions or "not served")
     ill = f"; not Ready: {', '.join(facts.nodes_not_ready)}" if facts.nodes_not_ready else ""
+    if facts.nodes_tainted:
+        ill += f"; keeping pods away: {', '.join(facts.nodes_tainted)}"
     simulated = f"; {facts.simulated_nodes} exist only in the API" if facts.simulated_nodes else ""
     yield _row("nodes", _OK if facts.nodes else _BLOCKED, f"{len(facts.nodes)} Ready{simulated}{ill}")
     if facts.drivers is None:

@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.console import BringUpProgress
+from clusters.driver_pods import serving_in_pods
 from clusters.existing.presence import Presence
+from clusters.existing.provider import PROVIDER
+from clusters.existing.rights import is_admin
 from clusters.interface import Cluster, ClusterProvider, ClusterSpec, Profile
 from clusters.ready import cluster_ready
 from harness import events
-from harness.errors import HarnessError, UsageError
+from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.journal import Journal, read
 from harness.kube import KubeClient
 from harness.revision import revision
@@ -111,7 +114,14 @@ class Runner:
         if self._request.cluster is None:
             return None
         cluster = self._provider.attach(self._request.cluster)
-        return replace(cluster, driver_image=self._request.driver_image)
+        image = self._request.driver_image
+        if not image:
+            return cluster
+        if cluster.provider == PROVIDER and not is_admin(KubeClient.from_kubeconfig(cluster.kubeconfig)):
+            raise EnvironmentBlocked(
+                "--driver-image: drivers in pods get rights, so the user has to have all: cluster-admin"
+            )
+        return serving_in_pods(cluster, image)
 
     def _target(self, attached: Cluster | None) -> plan.Target:
         if attached:

@@ -130,7 +130,13 @@ def run(
     """Run checks on a cluster and write the reports to results/<run id>/."""
     run_dir = new_run_dir(run_id)
     if driver_image is not None:
-        _require_pods_possible(cluster, driver_image)
+        if cluster is None and kubeconfig is None:
+            raise UsageError(
+                "--driver-image: expected --cluster or --kubeconfig too: its nodes have to have the image"
+            )
+        if dry_run:
+            raise UsageError("--dry-run, --driver-image: what checks with drivers create is not listed")
+        _require_pods_possible(driver_image)
     programs = programs_from(components, source, download_url)
     maker = provider_for(cluster, programs, provider_name, node_image)
     request = RunRequest(
@@ -161,10 +167,8 @@ def run(
     raise typer.Exit(code)
 
 
-def _require_pods_possible(cluster: str | None, image: str) -> None:
+def _require_pods_possible(image: str) -> None:
     """Check what drivers in pods need, and get Helm ready, before the checks all want it."""
-    if cluster is None:
-        raise UsageError("--driver-image: expected --cluster too: its nodes have to have the image")
     if ":" not in image.rpartition("/")[2]:
         raise UsageError(f"--driver-image {image}: expected a name with a tag")
     progress = BringUpProgress()

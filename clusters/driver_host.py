@@ -171,7 +171,7 @@ def kill_all(cluster: Cluster, owner: str) -> list[str]:
     if cluster.driver_image:
         from clusters import driver_pods
 
-        driver_pods.remove_all(cluster, owner)
+        driver_pods.remove_all(KubeClient.from_kubeconfig(cluster.kubeconfig), owner)
     return names
 
 
@@ -180,8 +180,8 @@ def why_no_driver(cluster: Cluster) -> str:
     if cluster.nodes:
         return ""
     return (
-        "needs a driver whose faults can be switched, on nodes whose directories are on this machine; "
-        f"provider {cluster.provider} has none"
+        "needs a driver whose faults can be switched: in pods, with --driver-image, or on nodes whose "
+        "directories are on this machine"
     )
 
 
@@ -230,6 +230,8 @@ def prepare_device_plugin(
     """
     _require_nodes(cluster)
     plugin = HostedDevicePlugin(resource, cluster, owner)
+    for node in cluster.nodes:
+        node.require_here()
     nodes = [
         {"name": node.name, "kubeletDir": str(node.kubelet_dir), "count": counts[node.name]}
         for node in cluster.nodes

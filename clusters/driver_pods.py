@@ -12,7 +12,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,8 +23,9 @@ from fake_driver.client import DriverClient
 from clusters import driver_chart, manifests
 from clusters.driver_host import HostedDriver, Started
 from clusters.driver_pods_client import PodsClient
-from clusters.interface import Cluster
+from clusters.interface import Cluster, Node
 from clusters.local.network import free_ports
+from clusters.local.state import KUBELET_DIR_IN_NODE
 from clusters.manifests import DAEMON_SETS
 from clusters.pod_proxy import PodProxyTransport
 from harness.errors import HarnessError, RequirementFailed
@@ -47,6 +48,10 @@ _NOWHERE = {"dra-harness.dev/no-node": "at-all"}
 """A node selector that no node meets: the DaemonSet of a driver that was killed."""
 _REFUSED = 1
 """With this code a driver ends whose slices are refused; see `fake_driver.errors.StartError`."""
+_CDI_DIR = "/var/run/cdi"
+"""The chart's own choice."""
+KINDS = (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES)
+"""What drivers in pods have outside of their namespace, and that, in the order in which it can go."""
 _OWN_KEYS = ("driver", "kubeconfig", "nodes", "inventory", "control")
 
 
@@ -230,14 +235,36 @@ def namespace_of(owner: str) -> str:
     return f"dra-harness-drivers-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
 
 
-def remove_all(cluster: Cluster, owner: str) -> None:
-    """Delete every driver in pods that a run has, and their namespace."""
-    kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
-    for resource in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES):
+def serving_in_pods(cluster: Cluster, image: str) -> Cluster:
+    """A cluster whose bundled drivers are pods of this image, also on nodes that are not of this machine."""
+    elsewhere = tuple(
+        Node(name, Path(KUBELET_DIR_IN_NODE), KUBELET_DIR_IN_NODE, Path(_CDI_DIR), here=False)
+        for name in cluster.nodes_elsewhere
+    )
+    return replace(cluster, driver_image=image, nodes=(*cluster.nodes, *elsewhere), nodes_elsewhere=())
+
+
+def remove_all(kube: KubeClient, owner: str) -> None:
+    """Delete every driver in pods that a run has, and their namespace.
+
+    The drivers end first: they take their slices away, as long as they may.
+    """
+    namespace = namespace_of(owner)
+    for each in kube.list(DAEMON_SETS, namespace, labels=f"{DRIVERS}={owner}"):
+        kube.delete(DAEMON_SETS, each["metadata"]["name"], namespace, uid=each["metadata"]["uid"])
+    wait_until(
+        lambda: not kube.list(PODS, namespace, labels=f"{DRIVERS}={owner}"),
+        _GONE_SECONDS,
+        f"the drivers of run {owner} to be gone",
+    )
+    for resource in KINDS:
         for each in kube.list(resource, labels=f"{DRIVERS}={owner}"):
-            kube.delete(resource, each["metadata"]["name"])
-    gone = namespace_of(owner)
-    wait_until(lambda: kube.find(NAMESPACES, gone) is None, _GONE_SECONDS, f"namespace {gone} to be gone")
+            kube.delete(resource, each["metadata"]["name"], uid=each["metadata"]["uid"])
+    wait_until(
+        lambda: not kube.list(NAMESPACES, labels=f"{DRIVERS}={owner}"),
+        _GONE_SECONDS,
+        f"namespace {namespace} to be gone",
+    )
 
 
 def _ensure_namespace(kube: KubeClient, owner: str) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from harness.errors import EnvironmentBlocked
+
 
 class Progress(Protocol):
     """Told how a bring-up goes."""
@@ -70,6 +72,17 @@ class Node:
     """The same directory as the kubelet and the runtime see it."""
     cdi_dir: Path
     """Where the node's runtime looks for CDI specs; the same path inside and outside."""
+    here: bool = True
+    """Whether these directories are on this machine; else they are those that the node itself sees."""
+
+    def require_here(self) -> None:
+        """Ask for the directories to be on this machine.
+
+        Raises:
+            EnvironmentBlocked: they are not.
+        """
+        if not self.here:
+            raise EnvironmentBlocked(f"needs the directories of {self.name}'s kubelet on this machine")
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Leftover:
     name: str
     uid: str
     run: str
+    label: str = RUN
 
     def __str__(self) -> str:
         return f"{self.resource.plural}/{self.name}"
@@ -63,29 +64,33 @@ class Found:
 
 
 def find(
-    kube: KubeClient, run_id: str = "", kinds: Iterable[Resource] = (NAMESPACES, *CLUSTER_SCOPED)
+    kube: KubeClient,
+    run_id: str = "",
+    kinds: Iterable[Resource] = (NAMESPACES, *CLUSTER_SCOPED),
+    *,
+    label: str = RUN,
 ) -> Found:
     """Look for the objects of a run, or of all runs, that are in no namespace, and for namespaces.
 
-    A kind that the release doesn't serve has none.
+    `label` is the one that they carry: `RUN`, or `DRIVERS`. A kind that the release doesn't serve has none.
     """
     objects: list[Leftover] = []
     unseen: list[str] = []
     for resource in kinds:
         try:
-            found: list[Object] = kube.list(resource, labels=f"{RUN}={run_id}" if run_id else RUN)
+            found: list[Object] = kube.list(resource, labels=f"{label}={run_id}" if run_id else label)
         except ApiError as error:
             if error.status == 403:
                 unseen.append(resource.plural)
             elif error.status != 404:
                 raise
             continue
-        objects += [_leftover(resource, obj["metadata"]) for obj in found]
+        objects += [_leftover(resource, obj["metadata"], label) for obj in found]
     return Found(tuple(objects), tuple(unseen))
 
 
-def _leftover(resource: Resource, metadata: Object) -> Leftover:
-    return Leftover(resource, metadata["name"], metadata["uid"], metadata["labels"][RUN])
+def _leftover(resource: Resource, metadata: Object, label: str) -> Leftover:
+    return Leftover(resource, metadata["name"], metadata["uid"], metadata["labels"][label], label)
 
 
 def remove(kube: KubeClient, leftover: Leftover) -> None:

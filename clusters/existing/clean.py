@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from clusters import leftovers
+from clusters import driver_pods, leftovers
 from clusters.existing.presence import ServerClock, is_alive
 from clusters.leftovers import Found, Leftover
 from harness.errors import HarnessError
 from harness.kube import NAMESPACES, KubeClient
+from harness.labels import DRIVERS, RUN
 from harness.waiting import NotYet, WaitTimeout, wait_until
 
 _GONE_SECONDS = 120.0
@@ -38,6 +39,8 @@ def look(kube: KubeClient, known_dead: Collection[str] = ()) -> Litter:
         ApiError: the API server refuses, other than to list a kind.
     """
     found: Found = leftovers.find(kube, kinds=(*leftovers.CLUSTER_SCOPED, NAMESPACES))
+    drivers = leftovers.find(kube, kinds=driver_pods.KINDS, label=DRIVERS)
+    found = Found((*found.objects, *drivers.objects), tuple(dict.fromkeys((*found.unseen, *drivers.unseen))))
     now = ServerClock(kube).now()
     runs = {each.run for each in found.objects}
     alive = {run for run in runs if run not in known_dead and is_alive(kube, run, now)}
@@ -50,12 +53,20 @@ def remove(kube: KubeClient, litter: Litter) -> None:
 
     Raises:
         HarnessError: something is still there after two minutes.
+        WaitTimeout: so are drivers in pods after one.
         ApiError: the API server refuses.
     """
-    for leftover in litter.dead:
+    runs_own = [each for each in litter.dead if each.label == RUN]
+    for leftover in runs_own:
         leftovers.remove(kube, leftover)
-    uids = {each.uid for each in litter.dead}
-    kinds = {each.resource.plural: each.resource for each in litter.dead}
+    _wait_gone(kube, runs_own)
+    for run in sorted({each.run for each in litter.dead if each.label == DRIVERS}):
+        driver_pods.remove_all(kube, run)
+
+
+def _wait_gone(kube: KubeClient, removed: Sequence[Leftover]) -> None:
+    uids = {each.uid for each in removed}
+    kinds = {each.resource.plural: each.resource for each in removed}
 
     def gone() -> bool:
         left = [each for each in leftovers.find(kube, kinds=kinds.values()).objects if each.uid in uids]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from clusters import metrics
@@ -28,8 +28,10 @@ class Facts:
     api_versions: tuple[str, ...]
     """Of resource.k8s.io, the preferred one first; none if the group isn't served."""
     nodes: tuple[str, ...]
-    """Real nodes that are Ready, by name."""
+    """Real nodes that are Ready and take any pod, by name."""
     nodes_not_ready: tuple[str, ...]
+    nodes_tainted: tuple[str, ...]
+    """Ready, and keeping pods away: cordoned, or with a taint, as those of control planes have."""
     simulated_nodes: int
     """Nodes that exist only in the API: ours, and anybody's of kwok."""
     drivers: Mapping[str, int] | None
@@ -53,15 +55,28 @@ def look(kube: KubeClient) -> Facts:
     nodes = kube.list(NODES)
     simulated = [node for node in nodes if _is_simulated(node)]
     real = [node for node in nodes if not _is_simulated(node)]
+    ready = [node for node in real if _is_ready(node)]
     return Facts(
         user=user,
         kubernetes=kubernetes,
         gates=_gates(kube),
         api_versions=_api_versions(kube),
-        nodes=tuple(sorted(node["metadata"]["name"] for node in real if _is_ready(node))),
-        nodes_not_ready=tuple(sorted(node["metadata"]["name"] for node in real if not _is_ready(node))),
+        nodes=_names(node for node in ready if not _keeps_pods_away(node)),
+        nodes_not_ready=_names(node for node in real if not _is_ready(node)),
+        nodes_tainted=_names(node for node in ready if _keeps_pods_away(node)),
         simulated_nodes=len(simulated),
         drivers=_drivers(kube),
+    )
+
+
+def _names(nodes: Iterable[Object]) -> tuple[str, ...]:
+    return tuple(sorted(node["metadata"]["name"] for node in nodes))
+
+
+def _keeps_pods_away(node: Object) -> bool:
+    taints = node["spec"].get("taints", ())
+    return bool(node["spec"].get("unschedulable")) or any(
+        taint["effect"] in {"NoSchedule", "NoExecute"} for taint in taints
     )
 
 

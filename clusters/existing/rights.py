@@ -29,6 +29,9 @@ RULES: tuple[dict[str, Any], ...] = (
 """What the checks that run on such a cluster do, and nothing else. Namespaces are the run's own and not known
 before, so no right can be held to one. ResourceSlices are created on trial only (`dryRun`)."""
 
+EVERYTHING = "*"
+"""Drivers in pods need roles of their own, and who gives a right has to have it."""
+
 METRICS: dict[str, Any] = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
 """To know the API server's feature gates; a run does without."""
 
@@ -59,6 +62,11 @@ def needed() -> list[Right]:
 def missing(kube: KubeClient) -> list[Right]:
     """The rights that the client's user lacks, by the API server's word."""
     return [right for right in needed() if not _allowed(kube, right)]
+
+
+def is_admin(kube: KubeClient) -> bool:
+    """Whether the client's user may do everything, by the API server's word."""
+    return _allowed(kube, Right(EVERYTHING, EVERYTHING, EVERYTHING))
 
 
 def _allowed(kube: KubeClient, right: Right) -> bool:

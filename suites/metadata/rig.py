@@ -135,6 +135,7 @@ def on_hosts(driver: HostedDriver, nodes: Sequence[Node]) -> list[str]:
 
 
 def _on_host(driver: HostedDriver, node: Node) -> Iterator[str]:
+    node.require_here()
     metadata = node.kubelet_dir / "plugins" / driver.name / "dra-device-metadata"
     for path in metadata.rglob("*"):
         yield f"{node.name}: {path.relative_to(node.kubelet_dir)}"

@@ -31,6 +31,7 @@ def test_from_the_first_container_to_the_last(
 ) -> None:
     """The first init container reads it, so does a sidecar that outlives all others, and none can write."""
     node = cluster.nodes[0]
+    node.require_here()
     driver = drivers.start(nodes=[node])
     rig.create_template(workloads, "gpus", request("one", drivers.device_class(driver)))
     path = rig.template_path("gpu", "one", driver.name)
@@ -185,6 +186,7 @@ def obstruct() -> Iterator[Callable[[str, Node, HostedDriver, Object], Obstacle]
     made: list[Obstacle] = []
 
     def put(what: str, node: Node, driver: HostedDriver, claim: Object) -> Obstacle:
+        node.require_here()
         if what == "metadata":
             path = node.kubelet_dir / "plugins" / driver.name / "dra-device-metadata"
             made.append(Obstacle(path, folder=False))

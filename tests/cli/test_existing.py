@@ -26,6 +26,7 @@ FACTS = Facts(
     api_versions=("v1", "v1beta2"),
     nodes=("a", "b"),
     nodes_not_ready=(),
+    nodes_tainted=(),
     simulated_nodes=0,
     drivers={"gpu.example.com": 2},
 )
