@@ -24,6 +24,7 @@ from cli.options import (
 )
 from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
 from clusters import processes, providers
+from clusters.existing.provider import sweep as sweep_copies
 from clusters.interface import Cluster, ClusterSpec, Profile
 from harness.errors import HarnessError, UsageError
 
@@ -86,6 +87,7 @@ def down(
     if name is not None:
         _take_down(name, force=force)
         return
+    sweep_copies()
     failed = []
     for each in providers.every():
         each.sweep()

@@ -13,6 +13,7 @@ import urllib3
 
 from clusters.driver_host import BUNDLED_DRIVER
 from clusters.existing.presence import Presence
+from clusters.existing.provider import PROVIDER
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.simulated import SIMULATED
 from clusters.ready import cluster_ready
@@ -221,8 +222,9 @@ class LoadRunner:
 
     def _on(self, cluster: Cluster, admin: KubeClient, scenario: Scenario) -> None:
         self._say(f"limit set {self._plan.limits} of kube-controller-manager and kube-scheduler")
-        # Filling takes minutes under the default limits.
-        first = LimitSet.OPEN if self._plan.prefilled_devices else self._plan.limits
+        # Filling takes minutes under the default limits; where nothing can be restarted it has to.
+        own = cluster.provider != PROVIDER
+        first = LimitSet.OPEN if self._plan.prefilled_devices and own else self._plan.limits
         limits.apply(self._provider, cluster, admin, first)
         users = identity.establish(
             cluster.kubeconfig, self._names, self._credentials, token_seconds=self._longest()

@@ -9,7 +9,8 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_the_preflight_says_what_there_is(stranger: Stranger, state_dir: Path, d
 def test_a_run_leaves_the_cluster_as_it_was(
     stranger: Stranger, state_dir: Path, tmp_path: Path, dra_harness: Command
 ) -> None:
-    """With exactly the rights that `rbac` prints; it creates what `--dry-run` said, and nothing else."""
+    """With exactly the rights of `rbac`, beside another run; it creates what `--dry-run` said."""
     before = stranger.objects()
     where = ("--kubeconfig", str(stranger.kubeconfig()), "--run-id", "main", "-n", "2")
 
@@ -201,7 +202,8 @@ def test_a_run_leaves_the_cluster_as_it_was(
     assert shown.returncode == 0, shown.stderr
     assert stranger.objects() == before
     assert not (tmp_path / "results").exists()
-    done = dra_harness("run", *where)
+    done, other = _side_by_side(dra_harness, where, ("QTA-01", "TNT-12", *where[:2], "--run-id", "other"))
+    assert other.returncode == 0, other.stdout + other.stderr
     stranger.wait_as_before(before)
     assert not state_dir.exists()
     log = journal.read(tmp_path / "results" / "main")
@@ -217,6 +219,11 @@ def test_a_run_leaves_the_cluster_as_it_was(
     blocked = [event for event in finished if event.result == "blocked"]
     assert all(event.message.startswith("needs a driver whose faults") for event in blocked)
     assert not any(event.created for event in blocked)
+
+
+def _side_by_side(dra_harness: Command, *runs: Sequence[str]) -> tuple[subprocess.CompletedProcess[str], ...]:
+    with ThreadPoolExecutor() as pool:
+        return tuple(pool.map(lambda arguments: dra_harness("run", *arguments), runs))
 
 
 def _key(row: dict[str, str]) -> str:

@@ -184,6 +184,17 @@ def test_one_that_is_in_use_does_not_keep_all_others(places: Path, program: Prog
     assert not (places / "machine").exists()
 
 
+def test_credentials_that_a_killed_run_left_go_with_everything_else(places: Path, program: Program) -> None:
+    folder = places / "state" / "existing" / "run-1"
+    folder.mkdir(parents=True)
+    for name in ("lock", "kubeconfig"):
+        (folder / name).touch()
+    (folder / "mark").write_text("a-mark-that-nobody-has")
+    done = program("down", "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (places / "state").exists()
+
+
 def test_logs_are_printed_from_the_end(places: Path, program: Program) -> None:
     saved = state.ClusterState(
         id="0a1b2c", name="c", kubernetes="v1.37.2", profile=Profile.GA, nodes=("node-1",), slot=0
