@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
 from harness.kube import NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeClient, Object, Resource
 from harness.waiting import wait_until
+from load.crew.key import ensure_key
 from load.generator.arguments import free_port
 from load.model import Cause, Stage
 from load.result import LoadResult, Verdict, read
@@ -124,6 +126,7 @@ def mistrust(result: LoadResult) -> list[str]:
 
 def test_two_workers_count_what_one_process_does(site: Site) -> None:
     assert ended(site.load("alone"))[0] in (0, 3)
+    before = set((site.root / "tmp").iterdir())  # a killed worker's, from another test
     run, workers = site.crew("crew")
     code = ended(run)[0]
     outcomes = [ended(worker, 30) for worker in workers]
@@ -143,8 +146,8 @@ def test_two_workers_count_what_one_process_does(site: Site) -> None:
     assert sum(each.count for each in everywhere if each) == crew.intended
     assert crew.generator.cpu_share is None, "other machines' CPU is no share of this one's"
     assert site.left("crew") == []
-    left = [*(site.root / "tmp").rglob("*"), *(site.root / "results").rglob("*.kubeconfig")]
-    assert left == [], "credentials end with the run"
+    left = [*(site.root / "results").rglob("crew/**/*.kubeconfig"), *(site.root / "tmp").iterdir()]
+    assert set(left) <= before, "credentials end with the run"
 
 
 def test_a_worker_that_dies_makes_the_run_invalid(site: Site) -> None:
@@ -170,6 +173,7 @@ def test_a_worker_that_dies_makes_the_run_invalid(site: Site) -> None:
 
 
 def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None:
+    before = set((site.root / "tmp").iterdir())
     run, workers = site.crew("killed", "--seconds", "60")
     try:
         site.wait_for_load("killed", run)
@@ -184,7 +188,7 @@ def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None
 
     assert [code for code, _ in outcomes] == [3, 3]
     assert all("is gone: it closed the connection" in out for _, out in outcomes)
-    assert not list((site.root / "tmp").rglob("*"))
+    assert set((site.root / "tmp").iterdir()) <= before
     kube = KubeClient.from_kubeconfig(site.cluster.kubeconfig)
     wait_until(lambda: not _churned(kube), 30, "the workers' pods to be gone")
 
@@ -216,20 +220,65 @@ def test_a_stop_in_locusts_web_ui_ends_the_run(site: Site) -> None:
     assert site.left("stopped") == []
 
 
+def test_what_the_chart_tells_its_pods_makes_a_run(site: Site) -> None:
+    """Master and workers as processes, with the chart's arguments, and this machine's paths and addresses.
+
+    A stranger to the cluster is not told where the control plane's metrics are, and says so.
+    """
+    port, key, place = two_free_ports(), site.root / "pods.key", site.root / "small.yaml"
+    values = {
+        "profile": str(place),
+        "port": port,
+        "options": ["--limits=default", "--run-id=pods", "--seed=7"],
+    }
+    ensure_key(key)
+    here = {
+        "/var/run/dra-load/cluster/kubeconfig": str(site.cluster.kubeconfig),
+        "/var/run/dra-load/key/key": str(key),
+        "$(POD_IP)": "127.0.0.1",
+        "--master=churn-master": "--master=127.0.0.1",
+    }
+    told = {}
+    for each in rendered(values):
+        if each["kind"] == "Job":
+            (container,) = each["spec"]["template"]["spec"]["containers"]
+            words = container["args"]
+            for there, value in here.items():
+                words = [word.replace(there, value) for word in words]
+            told[container["name"]] = words
+
+    processes = [site.start(*told["master"]), site.start(*told["worker"]), site.start(*told["worker"])]
+    (code, _), *workers = [ended(process) for process in processes]
+
+    result = site.result("pods")
+    assert [code for code, _ in workers] == [0, 0]
+    assert code == result.verdict.exit_code
+    assert [why for why in mistrust(result) if "its metrics can't be read" not in why] == []
+    (trial,) = result.trials
+    assert trial.causes == {Cause.COMPLETED: trial.intended}
+    assert trial.generator.workers == 2
+    assert site.left("pods") == []
+
+
+def rendered(values: Mapping[str, object]) -> list[Object]:
+    """The chart's objects."""
+    done = subprocess.run(
+        [driver_chart.helm(), "template", "churn", CHART, "--namespace", "dra-load", "--values", "-"],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
 def test_a_real_api_server_takes_the_chart_for_pods_under_its_strictest_standard(site: Site) -> None:
     kube = KubeClient.from_kubeconfig(site.cluster.kubeconfig)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     metadata = {"name": "dra-load", "labels": labels}
     kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     wait_until(lambda: kube.find(SERVICE_ACCOUNTS, "default", "dra-load"), 30, "the pods' account")
-    done = subprocess.run(
-        [driver_chart.helm(), "template", "churn", CHART, "--namespace", "dra-load"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    objects = rendered({})
     assert len(objects) == 5
     for each in objects:
         plural = {"NetworkPolicy": "networkpolicies"}.get(each["kind"], f"{each['kind'].lower()}s")
