@@ -85,7 +85,8 @@ def find(
             elif error.status != 404:
                 raise
             continue
-        objects += [_leftover(resource, obj["metadata"], label) for obj in found]
+        labelled = [obj["metadata"] for obj in found if label in obj["metadata"].get("labels", {})]
+        objects += [_leftover(resource, metadata, label) for metadata in labelled]
     return Found(tuple(objects), tuple(unseen))
 
 

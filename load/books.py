@@ -145,6 +145,8 @@ class ServerBooks(_Model):
     """How many more (or fewer) of each resource are stored than before the run."""
     faults: list[str] = []
     """What could not be read or counted, and why: a counter that began again, an endpoint not served."""
+    unread: list[str] = []
+    """Components of somebody else's cluster whose metrics are out of reach; what they counted isn't known."""
 
 
 class BookLine(_Model):

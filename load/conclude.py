@@ -13,7 +13,7 @@ from harness.revision import revision
 from load.fingerprint import Fact, Fingerprint
 from load.profiles.plan import Plan
 from load.request import LoadRequest
-from load.result import LoadResult, RequirementResult, Verdict
+from load.result import LoadResult, RequirementResult, TrialResult, Verdict
 from load.scenarios.interface import Findings
 from load.trials import Finished
 from load.verdict import Judgement, judge
@@ -78,8 +78,15 @@ def conclude(
         trials=trials,
         figures=progress.conclusion.figures,
         requirements=trusted(requirements, judgement),
-        notes=progress.conclusion.notes,
+        notes=[*progress.conclusion.notes, *_unknown(trials)],
     )
+
+
+def _unknown(trials: Sequence[TrialResult]) -> list[str]:
+    unread = sorted({name for trial in trials if trial.server for name in trial.server.unread})
+    if not unread:
+        return []
+    return [f"metrics out of reach, so what they counted is not known: {', '.join(unread)}"]
 
 
 def trusted(found: Sequence[RequirementResult], judgement: Judgement) -> list[RequirementResult]:

@@ -82,6 +82,8 @@ class Reading:
     """How many of each kind are stored."""
     faults: Sequence[str] = ()
     """Which components could not be read, and why."""
+    unread: Sequence[str] = ()
+    """Components of somebody else's cluster that serve their metrics where the harness can't go."""
 
 
 def read(cluster: Cluster, kube: KubeClient) -> Reading:
@@ -94,19 +96,23 @@ def read(cluster: Cluster, kube: KubeClient) -> Reading:
     at = time.time()
     samples = {}
     faults = []
+    unread = []
     kubelets = [f"kubelet/{node.name}" for node in cluster.nodes]
     for component in (*_PREFIXES, *kubelets):
         prefixes = _PREFIXES.get(component, (*_PROCESS, _PREPARE))
         try:
             samples[component] = metrics.read(cluster, kube, component, prefixes=prefixes)
         except (EnvironmentBlocked, ApiError, OSError, urllib3.exceptions.HTTPError) as error:
+            if isinstance(error, EnvironmentBlocked) and cluster.provider == "existing":
+                unread.append(component)
+                continue
             faults.append(f"{component}: its metrics can't be read: {error}")
     try:
         objects = cleanup.counts(kube)
     except (ApiError, OSError, urllib3.exceptions.HTTPError) as error:
         objects = {}
         faults.append(f"stored objects can't be counted: {error}")
-    return Reading(at, samples, objects, faults)
+    return Reading(at, samples, objects, faults, unread)
 
 
 def books(
@@ -160,6 +166,7 @@ def books(
         etcd_bytes=_etcd_bytes(last.samples.get(APISERVER, ())),
         objects=_more(readings[0].objects, last.objects),
         faults=faults,
+        unread=sorted({component for reading in readings for component in reading.unread}),
     )
 
 

@@ -74,9 +74,9 @@ def _names(nodes: Iterable[Object]) -> tuple[str, ...]:
 
 
 def _keeps_pods_away(node: Object) -> bool:
-    taints = node["spec"].get("taints", ())
-    return bool(node["spec"].get("unschedulable")) or any(
-        taint["effect"] in {"NoSchedule", "NoExecute"} for taint in taints
+    spec = node.get("spec", {})
+    return bool(spec.get("unschedulable")) or any(
+        taint["effect"] in {"NoSchedule", "NoExecute"} for taint in spec.get("taints", ())
     )
 
 

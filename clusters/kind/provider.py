@@ -183,8 +183,14 @@ def _remove(found: state.KindState) -> None:
     """End what was started for the cluster, and have kind delete its nodes. Safe to repeat."""
     processes.kill(found.id)
     if not _daemon_was_purged(found):
-        _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+        # Docker may still be making the container that a client which was just killed asked for.
+        _or_blocked(lambda: wait_until(lambda: _deleted(found), _DELETE_SECONDS, "the containers to be gone"))
     state.remove(found)
+
+
+def _deleted(found: state.KindState) -> bool:
+    _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+    return not nodes.containers(found.kind_name)
 
 
 def _daemon_was_purged(found: state.KindState) -> bool:
@@ -220,7 +226,11 @@ def _kind(
             input=stdin,
             capture_output=True,
             text=True,
-            env={**docker.environment(), "KIND_EXPERIMENTAL_PROVIDER": "docker"} | _host(of),
+            env=docker.environment()
+            | {"KIND_EXPERIMENTAL_PROVIDER": "docker"}
+            | _host(of)
+            # Should this process be killed, kind goes on: by the mark `down` finds it and its clients.
+            | processes.mark(of.id, "kind"),
             check=False,
             timeout=seconds,
         )

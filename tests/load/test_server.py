@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from clusters.metrics import Sample
+from harness.errors import EnvironmentBlocked
+from harness.kube import KubeClient
 from load import server
 from load.books import Component, ServerBooks
 from load.server import Reading
+from tests.support.paper import paper_cluster
 
 APISERVER = """
 process_start_time_seconds 1000
@@ -231,6 +235,29 @@ def test_an_api_server_that_began_again_is_a_fault() -> None:
     assert server.books([reading(1), again]).faults == [
         "kube-apiserver began again, and its counters with it"
     ]
+
+
+def test_what_is_out_of_reach_on_somebody_elses_cluster_is_no_fault() -> None:
+    whole = reading(5)
+    part = {name: found for name, found in whole.samples.items() if name != "kube-scheduler"}
+    readings = [Reading(at, part, {}, unread=["kube-scheduler"]) for at in (1.0, 9.0)]
+    book = server.books(readings)
+    assert (book.faults, book.unread) == ([], ["kube-scheduler"])
+    assert book.attempts == {}
+
+
+@pytest.mark.parametrize(("provider", "unread"), [("existing", True), ("local", False)])
+def test_only_somebody_elses_components_may_be_out_of_reach(
+    monkeypatch: pytest.MonkeyPatch, provider: str, unread: bool
+) -> None:
+    def read(*_: object, **__: object) -> list[Sample]:
+        raise EnvironmentBlocked("the cluster doesn't say where")
+
+    monkeypatch.setattr("load.server.metrics.read", read)
+    monkeypatch.setattr("load.server.cleanup.counts", lambda _: {})
+    found = server.read(paper_cluster(provider=provider, nodes=()), cast("KubeClient", None))
+    assert bool(found.unread) is unread
+    assert bool(found.faults) is not unread
 
 
 def test_what_could_not_be_read_is_said_and_not_counted() -> None:

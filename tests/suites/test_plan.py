@@ -238,7 +238,7 @@ def test_a_target_is_all_that_is_known_of_a_cluster(tmp_path: Path) -> None:
     target = Target.of(cluster)
     assert (target.nodes, target.gates, target.profile) == (3, {"DRAFoo": False}, Profile.GA)
     assert target.no_driver == why_no_driver(cluster)
-    assert "provider existing has none" in target.no_driver
+    assert "in pods, with --driver-image" in target.no_driver
     own = dataclasses.replace(cluster, nodes=(node,), nodes_elsewhere=())
     assert (Target.of(own).nodes, Target.of(own).no_driver) == (1, "")
 
