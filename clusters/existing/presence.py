@@ -125,12 +125,16 @@ class Presence:
 
 
 def is_alive(kube: KubeClient, run_id: str, now: datetime.datetime) -> bool:
-    """Whether a run has said so recently enough; one that has just made its namespace gets the same time."""
-    namespace = kube.find(NAMESPACES, namespace_of(run_id))
-    if namespace is None or namespace["metadata"].get("labels", {}).get(RUN) != run_id:
+    """Whether a run has said so recently enough; one that has just made its namespace gets the same time.
+
+    One whose namespace is being deleted has ended: that goes last.
+    """
+    namespace = kube.find(NAMESPACES, namespace_of(run_id)) or {"metadata": {}}
+    metadata = namespace["metadata"]
+    if metadata.get("labels", {}).get(RUN) != run_id or "deletionTimestamp" in metadata:
         return False
     lease = kube.find(LEASES, LEASE, namespace_of(run_id))
-    said = lease["spec"]["renewTime"] if lease else namespace["metadata"]["creationTimestamp"]
+    said = lease["spec"]["renewTime"] if lease else metadata["creationTimestamp"]
     return now - datetime.datetime.fromisoformat(said) < datetime.timedelta(seconds=LEASE_SECONDS)
 
 

@@ -25,8 +25,11 @@ def ago(seconds: float) -> str:
     return (NOW - datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def own(run: str, *, label: str | None = None, created: float = 1000) -> dict[str, Any]:
+def own(
+    run: str, *, label: str | None = None, created: float = 1000, deleted: bool = False
+) -> dict[str, Any]:
     metadata = {"name": namespace_of(run), "uid": f"ns-{run}", "creationTimestamp": ago(created)}
+    metadata |= {"deletionTimestamp": ago(1)} if deleted else {}
     return {"metadata": {**metadata, "labels": {LABEL: label or run}}}
 
 
@@ -66,6 +69,7 @@ def kube(tmp_path: Path, answers: dict[str, Any], asked: list[str]) -> Iterator[
         (None, {}, False),
         (None, {"created": LEASE_SECONDS - 1}, True),  # about to create its Lease
         (0, {"label": "another"}, False),
+        (0, {"deleted": True}, False),
     ],
 )
 def test_a_run_lives_as_long_as_it_says_so(
