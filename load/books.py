@@ -186,7 +186,9 @@ def balance(report: WorkerReport, server: ServerBooks | None, conduct: Conduct) 
             _line("creates answered 429", creates.get("429", 0), rejected, "the ledger"),
         ]
     if server is not None:
-        created = sum(each.get("success", 0) for each in server.claim_creates.values())
+        # Of two components; without one of them the sum says nothing.
+        counted = sum(each.get("success", 0) for each in server.claim_creates.values())
+        created = None if server.unread else counted
         evicted = report.causes.get(Cause.EVICTED, 0)
         lines.append(
             _line("claims", report.claims_seen, created, "resourceclaim_creates_total", binding=False)

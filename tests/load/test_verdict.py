@@ -149,6 +149,18 @@ def test_a_lower_bound_is_not_enough_to_pass() -> None:
     assert result.reasons == ["bound.p99 is >= 0.9 s, expected at most 1 (the SLO)"]
 
 
+def test_what_metrics_out_of_reach_would_say_keeps_no_run_from_a_verdict() -> None:
+    recovery = Criterion(measure="recovery", at_most=60)
+    books = server_books().model_copy(update={"unread": ["kube-scheduler"]})
+    result = judged(trial(server=books), criteria=(P99, recovery))
+    assert result.verdict is Verdict.PASS
+    assert [check.observed for check in result.checks if check.name == "recovery"] == [
+        "not known: metrics are out of reach"
+    ]
+    slow = judged(trial(server=books), criteria=(Criterion(measure="bound.p99", at_most=0.001), recovery))
+    assert slow.verdict is Verdict.FAIL
+
+
 def test_what_was_not_measured_is_no_pass() -> None:
     result = judged(criteria=(Criterion(measure="recovery", at_most=60),))
     assert (result.verdict, result.reasons) == (Verdict.INVALID, ["recovery was not measured"])
