@@ -205,7 +205,7 @@ def _gate(criterion: Criterion, figure: Figure | None, trial: str) -> Check:
 
 
 def _out_of_reach(criterion: Criterion) -> Check:
-    """On somebody else's cluster what components counted may not be known, and keeps no run from a verdict."""
+    """Where components are somebody else's, what they counted may not be known: no reason for doubt."""
     observed = "not known: metrics are out of reach"
     return Check(
         name=criterion.measure, about="gate", ok=True, observed=observed, limit=criterion.says(), message=""
