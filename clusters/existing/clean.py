@@ -52,16 +52,18 @@ def remove(kube: KubeClient, litter: Litter) -> None:
     """Delete what is left of dead runs, and wait until it is gone.
 
     Raises:
-        HarnessError: something is still there after two minutes.
-        WaitTimeout: so are drivers in pods after one.
+        HarnessError: something is still there after two minutes, or drivers in pods after one.
         ApiError: the API server refuses.
     """
     runs_own = [each for each in litter.dead if each.label == RUN]
     for leftover in runs_own:
         leftovers.remove(kube, leftover)
-    _wait_gone(kube, runs_own)
-    for run in sorted({each.run for each in litter.dead if each.label == DRIVERS}):
-        driver_pods.remove_all(kube, run)
+    try:
+        _wait_gone(kube, runs_own)
+        for run in sorted({each.run for each in litter.dead if each.label == DRIVERS}):
+            driver_pods.remove_all(kube, run)
+    except WaitTimeout as error:
+        raise HarnessError(str(error)) from error
 
 
 def _wait_gone(kube: KubeClient, removed: Sequence[Leftover]) -> None:
@@ -74,7 +76,4 @@ def _wait_gone(kube: KubeClient, removed: Sequence[Leftover]) -> None:
             raise NotYet(", ".join(map(str, left)))
         return True
 
-    try:
-        wait_until(gone, _GONE_SECONDS, "what dead runs left to be gone")
-    except WaitTimeout as error:
-        raise HarnessError(str(error)) from error
+    wait_until(gone, _GONE_SECONDS, "what dead runs left to be gone")

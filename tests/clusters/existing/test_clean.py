@@ -12,7 +12,7 @@ import pytest
 
 from clusters.existing import clean
 from clusters.existing.presence import LEASE_SECONDS, Presence, ServerClock, is_alive, namespace_of
-from harness.errors import EnvironmentBlocked
+from harness.errors import EnvironmentBlocked, HarnessError
 from harness.kube import KubeClient
 from tests.harness.api_server import status, write_config
 from tests.support.api_server import serve
@@ -105,6 +105,16 @@ def test_only_what_dead_runs_left_is_looked_for(kube: KubeClient, answers: dict[
 
     assert list(map(str, litter.dead)) == ["deviceclasses/a", "deviceclasses/c", "namespaces/n"]
     assert (litter.alive, litter.unseen) == (("alive",), ("clusterroles",))
+
+
+def test_what_does_not_go_is_said(
+    kube: KubeClient, answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clean, "_GONE_SECONDS", 0)
+    answers |= found("/apis/resource.k8s.io/v1/deviceclasses", ("stuck", "dead"))
+    answers["DELETE /apis/resource.k8s.io/v1/deviceclasses/stuck"] = {}
+    with pytest.raises(HarnessError, match="what dead runs left to be gone; last seen: deviceclasses/stuck"):
+        clean.remove(kube, clean.look(kube))
 
 
 def test_a_namespace_in_the_way_is_left_alone(
