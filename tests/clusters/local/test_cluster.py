@@ -148,8 +148,7 @@ def test_a_name_that_exists_is_refused(local_cluster: Cluster, dra_harness: Comm
 
     assert refused.returncode == 2
     assert refused.stderr.splitlines() == [
-        "error: a cluster named 'shared' exists; choose another name, or first"
-        " `dra-harness down shared`"
+        "error: a cluster named 'shared' exists; choose another name, or first `dra-harness down shared`"
     ]
     assert before <= {process.pid for process in processes.find(local_cluster.id)}
     clusters = local_cluster.directory.parent
