@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from clusters.interface import Profile
 
 _DRA_GATES = {
@@ -48,8 +50,11 @@ def runtime_config(profile: Profile) -> str:
     return "" if profile is Profile.GA else "api/all=true"
 
 
-def gates_flag(gates: dict[str, bool]) -> list[str]:
+def gates_value(gates: Mapping[str, bool]) -> str:
+    """The value of `--feature-gates`."""
+    return ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())
+
+
+def gates_flag(gates: Mapping[str, bool]) -> list[str]:
     """`--feature-gates` as an argument list, empty without gates."""
-    if not gates:
-        return []
-    return ["--feature-gates=" + ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())]
+    return [f"--feature-gates={gates_value(gates)}"] if gates else []

@@ -10,7 +10,7 @@ import yaml
 
 from clusters.kind.state import NODE_FOLDERS, KindState
 from clusters.kubelet import FREQUENCIES
-from clusters.profiles import minor
+from clusters.profiles import gates_value, minor, runtime_config
 
 METRICS_PORTS: Mapping[str, int] = {"kube-scheduler": 10259, "kube-controller-manager": 10257}
 """Component -> the port that it serves on; each is to be reached on loopback of this machine."""
@@ -59,13 +59,14 @@ def document(
         networking["kubeProxyMode"] = "nftables"
         kubelet["resolvConf"] = "/kind/pod-resolv.conf"
         patches.append({"kind": "InitConfiguration", "skipPhases": ["preflight", "addon/coredns"]})
+    served = runtime_config(state.profile)
     return {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "name": state.kind_name,
         "networking": networking,
         "featureGates": dict(gates),
-        "runtimeConfig": {"api/all": "true"} if state.profile == "alpha" else {},
+        "runtimeConfig": dict(pair.split("=") for pair in served.split(",") if pair),
         "nodes": [_control_plane(state), *(_worker(state, index) for index in range(1, state.nodes + 1))],
         "kubeadmConfigPatches": [yaml.safe_dump(patch, sort_keys=False) for patch in patches],
     }
@@ -106,7 +107,7 @@ def _cluster_patch(gates: Mapping[str, bool], kubernetes: str) -> dict[str, Any]
         "leader-elect": "false",
     }
     if gates:
-        common["feature-gates"] = ",".join(f"{gate}={str(on).lower()}" for gate, on in gates.items())
+        common["feature-gates"] = gates_value(gates)
     volume = {
         "name": "pki",
         "hostPath": _PKI,

@@ -22,6 +22,7 @@ import yaml
 from clusters.kind import logs, nodes
 from clusters.kind.state import KindState
 from clusters.local.state import write_atomically
+from clusters.profiles import gates_value
 from harness.errors import EnvironmentBlocked, UsageError
 from harness.kube import NODES, ApiError, KubeClient, Object
 from harness.waiting import NotYet, WaitTimeout, wait_until
@@ -82,9 +83,9 @@ def manifest(original: str, gates: Mapping[str, bool], flags: Mapping[str, str],
     program, *arguments = container["command"]
     given = dict(argument.removeprefix("--").partition("=")[::2] for argument in arguments)
     if gates:
-        own = dict(pair.split("=") for pair in given.get("feature-gates", "").split(",") if pair)
-        own |= {gate: str(on).lower() for gate, on in gates.items()}
-        given["feature-gates"] = ",".join(f"{gate}={on}" for gate, on in own.items())
+        pairs = (pair.split("=") for pair in given.get("feature-gates", "").split(",") if pair)
+        own = {gate: on == "true" for gate, on in pairs}
+        given["feature-gates"] = gates_value({**own, **gates})
     given |= flags
     container["command"] = [program, *(f"--{flag}={value}" for flag, value in given.items())]
     return yaml.safe_dump(pod, sort_keys=False)

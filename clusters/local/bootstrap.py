@@ -13,6 +13,7 @@ from harness.kube import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, KubeClient
 from harness.waiting import NotYet, wait_until
 
 _READY_SECONDS = 60.0
+_DRIVER = "dra-harness-driver"
 
 DRIVER_RULES: list[dict[str, Any]] = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
@@ -28,10 +29,15 @@ DRIVER_RULES: list[dict[str, Any]] = [
 
 def apply(client: KubeClient) -> None:
     """Give the cluster's own users their rights."""
-    create_role(client, "dra-harness-driver", DRIVER_RULES)
-    bind_role(client, "dra-harness-driver", "dra-harness-driver", "dra-harness-driver")
+    admit_driver(client)
     # Logs and exec: https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/
     bind_role(client, "dra-harness-kubelet-api", "system:kubelet-api-admin", KUBELET_CLIENT)
+
+
+def admit_driver(client: KubeClient) -> None:
+    """Give the user of hosted drivers its rights."""
+    create_role(client, _DRIVER, DRIVER_RULES)
+    bind_role(client, _DRIVER, _DRIVER, _DRIVER)
 
 
 def wait_for_nodes(
