@@ -111,3 +111,10 @@ def test_what_was_lost_with_a_worker_was_not_answered_to_anybody_who_can_tell() 
         requests=[Requests(verb="create", by_code={"201": 7})],
     )
     assert all(line.balanced for line in found.values() if line.binding)
+
+
+def test_what_components_out_of_reach_created_is_not_known() -> None:
+    books = server_books().model_copy(update={"unread": ["kube-scheduler"]})
+
+    assert lines(server=books)["claims"].server is None
+    assert lines(server=server_books())["claims"].server is not None
