@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from fake_driver.files import ShortPath
+from fake_driver.channels import unix_channel
 
 _LIST = "/v1.PodResourcesLister/List"
 _SOCKET = Path("pod-resources", "kubelet.sock")
@@ -42,7 +42,7 @@ class Prober(threading.Thread):
 
     def run(self) -> None:
         """Call."""
-        with ShortPath(self._socket) as short, grpc.insecure_channel(f"unix:{short.path}") as channel:
+        with unix_channel(self._socket) as channel:
             ask: Any = channel.unary_unary(_LIST, bytes, bytes)
             while not self._left.wait(_PAUSE_SECONDS):
                 began = time.perf_counter()

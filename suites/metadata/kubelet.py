@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
 from fake_driver.api import dra_v1_pb2, dra_v1_pb2_grpc
-from fake_driver.files import ShortPath
+from fake_driver.channels import unix_channel
 
 from clusters.driver_host import HostedDriver
 from clusters.interface import Node
@@ -24,10 +24,10 @@ class Kubelet:
     def __init__(self, driver: HostedDriver, node: Node) -> None:
         sockets = driver.client.status().node(node.name).sockets
         # The second one: the first is for registration.
-        self._path = ShortPath(Path(sockets[1]))
-        self._channel = grpc.insecure_channel(f"unix:{self._path.path}")
+        self._open = ExitStack()
+        channel = self._open.enter_context(unix_channel(Path(sockets[1])))
         stub: Any = dra_v1_pb2_grpc.DRAPluginStub
-        self._service = stub(self._channel)
+        self._service = stub(channel)
 
     def __enter__(self) -> Self:
         return self
@@ -35,8 +35,7 @@ class Kubelet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._channel.close()
-        self._path.close()
+        self._open.close()
 
     def prepare(self, claim: Object) -> None:
         """Have an allocated claim prepared.

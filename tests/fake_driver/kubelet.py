@@ -23,6 +23,7 @@ from fake_driver.api import (
     plugin_registration_pb2,
     plugin_registration_pb2_grpc,
 )
+from fake_driver.channels import unix_channel
 from fake_driver.files import ShortPath
 
 TIMEOUT = 10
@@ -38,13 +39,6 @@ _registration: Any = plugin_registration_pb2_grpc
 _device_plugin: Any = device_plugin_pb2_grpc
 
 
-@contextmanager
-def channel_to(path: Path) -> Iterator[grpc.Channel]:
-    """A channel to a unix socket, however deep it lies."""
-    with ShortPath(path) as short, grpc.insecure_channel(f"unix:{short.path}") as channel:
-        yield channel
-
-
 class StubKubelet:
     """The DRA side: finds the driver's sockets in the node's directory, and calls it."""
 
@@ -55,7 +49,7 @@ class StubKubelet:
 
     def register(self, *, error: str = "") -> Any:
         """Ask who is there and answer that it's registered, or why not."""
-        with channel_to(self.registry / f"{self.driver}-reg.sock") as channel:
+        with unix_channel(self.registry / f"{self.driver}-reg.sock") as channel:
             stub = _registration.RegistrationStub(channel)
             info = stub.GetInfo(plugin_registration_pb2.InfoRequest(), timeout=TIMEOUT)
             status = plugin_registration_pb2.RegistrationStatus(plugin_registered=not error, error=error)
@@ -85,14 +79,14 @@ class StubKubelet:
             for claim in claims
         ]
         request = getattr(messages, f"{method}Request")(claims=refs)
-        with channel_to(self.plugin_dir / socket) as channel:
+        with unix_channel(self.plugin_dir / socket) as channel:
             return getattr(stubs.DRAPluginStub(channel), method)(request, timeout=timeout).claims
 
     @contextmanager
     def watch_health(self, version: str = "v1") -> Iterator[Any]:
         """An open health stream."""
         messages, stubs = HEALTH[version]
-        with channel_to(self.plugin_dir / "dra.sock") as channel:
+        with unix_channel(self.plugin_dir / "dra.sock") as channel:
             stub = stubs.DRAResourceHealthStub(channel)
             stream = stub.NodeWatchResources(messages.NodeWatchResourcesRequest(), timeout=TIMEOUT)
             try:
@@ -121,7 +115,7 @@ class StubDeviceManager:
     @contextmanager
     def plugin(self) -> Iterator[Any]:
         """A stub for the plugin that registered last."""
-        with channel_to(self.directory / self.registered[-1].endpoint) as channel:
+        with unix_channel(self.directory / self.registered[-1].endpoint) as channel:
             yield _device_plugin.DevicePluginStub(channel)
 
     def stop(self) -> None:

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 from fake_driver.api import device_plugin_pb2 as pb
 from fake_driver.api import device_plugin_pb2_grpc
 from fake_driver.calls import Call, CallLog
+from fake_driver.channels import unix_channel
 from fake_driver.control import messages as m
 from fake_driver.control.server import Operation
 from fake_driver.deviceplugin.config import DevicePluginConfig, PluginNodeConfig
 from fake_driver.deviceplugin.service import DeviceBoard, DevicePluginService
 from fake_driver.faults import FaultStore
-from fake_driver.files import ShortPath
 from fake_driver.services.guard import Guard
 from fake_driver.services.socket_server import SocketServer
 from fake_driver.strict import Message
@@ -111,7 +111,7 @@ class NodeDevicePlugin:
             resource_name=self._resource,
             options=self._service.options,
         )
-        with ShortPath(self._kubelet) as short, grpc.insecure_channel(f"unix:{short.path}") as channel:
+        with unix_channel(self._kubelet) as channel:
             try:
                 _stubs.RegistrationStub(channel).Register(request, timeout=_REGISTER_TIMEOUT_SECONDS)
             except grpc.RpcError as error:
