@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,12 @@ def ask(serve: Serve) -> Ask:
         method: str = "POST", path: str = "/echo", body: Any = b'{"text": "hi"}', **headers: str
     ) -> tuple[int, Any]:
         assert server.address
-        connection = http.client.HTTPConnection(*server.address, timeout=5)
-        connection.request(
-            method, path, body, {name.replace("_", "-"): each for name, each in headers.items()}
-        )
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        assert response.getheader("Connection") == "close"
-        connection.close()
-        return response.status, answer
+        with closing(http.client.HTTPConnection(*server.address, timeout=5)) as connection:
+            sent = {name.replace("_", "-"): each for name, each in headers.items()}
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            assert response.getheader("Connection") == "close"
+            return response.status, json.loads(response.read())
 
     return request
 
@@ -106,6 +104,11 @@ def test_nothing_else_does(ask: Ask, headers: dict[str, str]) -> None:
 def test_without_the_token_the_body_is_not_even_read(ask: Ask) -> None:
     status, _ = ask(body=b"", Content_Length=str(MAX_BODY))  # which never comes
     assert status == 401
+
+
+def test_a_refusal_reaches_whoever_is_still_sending(ask: Ask) -> None:
+    assert ask(body=b" " * 2 * MAX_BODY)[0] == 401
+    assert ask(body=b" " * 2 * MAX_BODY, Fake_Driver_Token=TOKEN)[0] == 413
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -19,6 +20,8 @@ MAX_BODY = 4 * 1024 * 1024
 """Bytes; an inventory of a thousand devices is about a tenth of it."""
 
 _MAX_CONNECTIONS = 64
+_LINGER_SECONDS = 1
+_BLOCK = 64 * 1024
 _SECONDS = 5  # a client that says nothing must not hold up the end
 
 Answer = Callable[[str, bytes], tuple[int, Any]]
@@ -90,9 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             length = -1
         if length < 0 or "Transfer-Encoding" in self.headers:
-            self._send(HTTPStatus.LENGTH_REQUIRED, {"error": "expected a Content-Length"})
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
         elif length > MAX_BODY:
-            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"expected at most {MAX_BODY} bytes"})
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {MAX_BODY} bytes")
         else:
             self._send(*self.server.answer(self.path.strip("/"), self.rfile.read(length)))
 
@@ -106,6 +109,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(*header)
         self.end_headers()
         self.wfile.write(data)
+
+    def _refuse(self, status: HTTPStatus, error: str, *headers: tuple[str, str]) -> None:
+        """Answer without regard to the body, and throw away what the client still sends of it.
+
+        Closing at once would reset the connection, and the answer would be lost with it:
+        https://www.rfc-editor.org/rfc/rfc9112#section-9.6
+        """
+        self._send(status, {"error": error}, *headers)
+        end = time.monotonic() + _LINGER_SECONDS
+        try:
+            self.connection.shutdown(socket.SHUT_WR)
+            while (left := end - time.monotonic()) > 0:
+                self.connection.settimeout(left)
+                if not self.connection.recv(_BLOCK):
+                    break
+        except OSError:  # nobody is there any more, or still sending after all that time
+            pass
 
     def address_string(self) -> str:
         """The peer; unix sockets have none."""
@@ -128,9 +148,9 @@ class _TokenHandler(_Handler):
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False})
 
     def do_POST(self) -> None:
-        """Run one operation, for a holder of the token; of others nothing more is read."""
+        """Run one operation, for a holder of the token; what others send is not looked at."""
         if token.accepts(self.server.token_file, self.headers.get(token.HEADER)):
             super().do_POST()
         else:
-            error = {"error": f"expected the control token in the header {token.HEADER}"}
-            self._send(HTTPStatus.UNAUTHORIZED, error, ("WWW-Authenticate", token.HEADER))
+            error = f"expected the control token in the header {token.HEADER}"
+            self._refuse(HTTPStatus.UNAUTHORIZED, error, ("WWW-Authenticate", token.HEADER))
