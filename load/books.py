@@ -37,6 +37,7 @@ class ApfLevel(_Model):
     name: str
     nominal_seats: int | None = None
     most_inqueue: int | None = None
+    """Requests that were seen waiting at once; there may have been more in between."""
 
 
 class LimiterWait(_Model):
@@ -64,6 +65,7 @@ class Workqueue(_Model):
     adds: int
     retries: int
     deepest: int | None = None
+    """Keys that were seen waiting at once."""
     depth: int | None = None
     """At the end."""
     queue_mean: float | None = None

@@ -19,6 +19,7 @@ from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER, Sample
 from harness.errors import EnvironmentBlocked
 from harness.kube import ApiError, KubeClient
 from load import cleanup
+from load.backlog import NOTHING_SEEN, Backlog
 from load.books import (
     ApfFlow,
     ApfLevel,
@@ -120,6 +121,7 @@ def books(
     *,
     sender_flow_schema: str = "",
     components: Sequence[Component] = (),
+    backlog: Backlog = NOTHING_SEEN,
 ) -> ServerBooks:
     """What was counted from the first reading to the last.
 
@@ -130,6 +132,7 @@ def books(
         readings: two or more, in order.
         sender_flow_schema: name of the generator's FlowSchema.
         components: what the processes used (`load.usage`); without it, what their own metrics say.
+        backlog: the most that waited meanwhile.
     """
     counted = {name: deltas(readings, name) for name in readings[-1].samples}
     last = readings[-1]
@@ -144,14 +147,14 @@ def books(
     clients = {name: counted[name] for name in _CLIENTS if name in counted}
     return ServerBooks(
         apf_flows=_flows(apiserver),
-        apf_levels=_levels(last.samples.get(APISERVER, ())),
+        apf_levels=_levels(last.samples.get(APISERVER, ()), backlog),
         sender_flow_schema=sender_flow_schema,
         limiter=[_limiter(name, samples) for name, samples in clients.items()],
         client_429={name: _count(samples, _REQUESTS, code="429") for name, samples in clients.items()},
         client_retries={name: _count(samples, _RETRIES) for name, samples in clients.items()},
         claim_creates={name: _creates(samples) for name, samples in clients.items()},
         claim_owners=_owners([*manager, *scheduler]),
-        workqueues=[_queue(manager, managers_last, name) for name in _queues(manager)],
+        workqueues=[_queue(manager, managers_last, name, backlog) for name in _queues(manager)],
         attempts=_by(scheduler, "scheduler_schedule_attempts_total", "result"),
         attempts_per_pod=_mean(scheduler, "scheduler_pod_scheduling_attempts"),
         algorithm_p99=upper_edge(scheduler, "scheduler_scheduling_algorithm_duration_seconds", 0.99),
@@ -258,9 +261,10 @@ def _flows(samples: Sequence[Sample]) -> list[ApfFlow]:
     return flows
 
 
-def _levels(samples: Sequence[Sample]) -> list[ApfLevel]:
+def _levels(samples: Sequence[Sample], backlog: Backlog) -> list[ApfLevel]:
     seats = _by(samples, f"{_APF}nominal_limit_seats", "priority_level")
-    return [ApfLevel(name=name, nominal_seats=count) for name, count in seats.items()]
+    most = backlog.inqueue
+    return [ApfLevel(name=name, nominal_seats=seats[name], most_inqueue=most.get(name)) for name in seats]
 
 
 def _limiter(component: str, samples: Sequence[Sample]) -> LimiterWait:
@@ -296,13 +300,14 @@ def _queues(samples: Sequence[Sample]) -> list[str]:
     return [name for name in _QUEUES if name in there]
 
 
-def _queue(samples: Sequence[Sample], last: Sequence[Sample], name: str) -> Workqueue:
+def _queue(samples: Sequence[Sample], last: Sequence[Sample], name: str, backlog: Backlog) -> Workqueue:
     queue, work = "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"
     return Workqueue(
         component=CONTROLLER_MANAGER,
         name=name,
         adds=_count(samples, "workqueue_adds_total", name=name),
         retries=_count(samples, "workqueue_retries_total", name=name),
+        deepest=backlog.depth.get(name),
         depth=_count(last, "workqueue_depth", name=name),
         queue_mean=_mean(samples, queue, name=name),
         queue_p99=upper_edge(samples, queue, 0.99, name=name),

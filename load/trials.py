@@ -13,6 +13,7 @@ from clusters.interface import Cluster
 from harness.kube import PODS, ApiError, KubeClient
 from load import cleanup, node, server, usage
 from load.assemble import trial_result
+from load.backlog import Backlog, BacklogWatch
 from load.books import ServerBooks
 from load.crew.parcel import Parcel
 from load.crew.reception import Reception
@@ -98,13 +99,14 @@ class TrialRunner:
         folder = site.run_dir / "trials" / f"{self._number:02}-{trial.name}"
         generator = self._start(orders, folder)
         faults: list[str] = []
-        interrupted = self._attend(trial, generator, faults)
+        with BacklogWatch(site.cluster, site.admin) as backlog:
+            interrupted = self._attend(trial, generator, faults)
         report = generator.report()
         if report.stopped and not interrupted:
             interrupted = True
             site.listener.said(f"the load was ended by somebody: {'; '.join(report.faults)}")
         site.readings.append(server.read(site.cluster, site.admin))
-        books = self._books(report)
+        books = self._books(report, backlog.most)
         report = self._clear(report, before, faults)
         done = Done(trial, report, books, tuple(generator.snapshots), folder)
         findings = self._scenario.judge(done)
@@ -208,12 +210,13 @@ class TrialRunner:
             removed_devices=profile.pools is Pools.OWN,
         )
 
-    def _books(self, report: WorkerReport) -> ServerBooks:
+    def _books(self, report: WorkerReport, backlog: Backlog) -> ServerBooks:
         site = self._site
         return server.books(
             site.readings,
             sender_flow_schema=site.identities.sender.flow_schema,
             components=usage.components(site.sampler.samples, report.started_at, report.drained_at),
+            backlog=backlog,
         )
 
     def _clear(self, report: WorkerReport, before: cleanup.Census, faults: list[str]) -> WorkerReport:

@@ -105,6 +105,14 @@ def test_the_scheduler_made_a_claim_for_each_pod(churn: LoadResult) -> None:
     assert main.figures["without-status"].value == 0
 
 
+def test_the_servers_queues_were_looked_at_meanwhile(churn: LoadResult) -> None:
+    server = churn.trials[0].server
+    assert server is not None
+    levels = {each.name: each.most_inqueue for each in server.apf_levels}
+    assert levels["workload-low"] is not None
+    assert {each.name for each in server.workqueues if each.deepest is not None} >= {"resource_claim"}
+
+
 def test_the_run_gives_results_for_its_requirement(churn: LoadResult) -> None:
     (found,) = churn.requirements
 

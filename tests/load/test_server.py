@@ -13,6 +13,7 @@ from clusters.metrics import Sample
 from harness.errors import EnvironmentBlocked
 from harness.kube import KubeClient
 from load import server
+from load.backlog import Backlog
 from load.books import Component, ServerBooks
 from load.server import Reading
 from tests.support.paper import paper_cluster
@@ -191,6 +192,15 @@ def test_the_queue_of_claims(book: ServerBooks) -> None:
     assert queue.queue_p99 is None  # more than the 10 s of the last bucket
     assert queue.work_mean is None
     assert book.evictions == 12
+
+
+def test_the_most_that_waited_is_what_was_seen_meanwhile(book: ServerBooks) -> None:
+    assert {each.most_inqueue for each in book.apf_levels} == {None}
+    assert {each.deepest for each in book.workqueues} == {None}
+    seen = Backlog({"low": 7, "other": 1}, {"resource_claim": 30})
+    book = server.books([reading(1), reading(5)], backlog=seen)
+    assert {each.name: each.most_inqueue for each in book.apf_levels} == {"low": 7, "exempt": None}
+    assert {each.name: each.deepest for each in book.workqueues} == {"resource_claim": 30}
 
 
 def test_answers_of_the_api_server_without_watches(book: ServerBooks) -> None:

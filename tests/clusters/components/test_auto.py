@@ -98,7 +98,7 @@ def test_it_is_built_where_no_server_answers(compiled: list[str], tmp_path: Path
         started = time.monotonic()
         source = auto(url, tmp_path, lambda seconds: pytest.fail("one attempt tells"))
         found = source.ensure(WANTED, VERSION, lambda *step: said.append((step[0], step[3])))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
     assert found["kubelet"].read_text() == "built kubelet"
     ((phase, text),) = said
     assert phase == "source"

@@ -16,7 +16,6 @@ import filelock
 import pytest
 
 from clusters.components import NODE_IMAGE, PROGRAMS, DownloadSource, locations
-from clusters.components.download import PROBE_SECONDS
 from clusters.components.fetch import NotPublished, Unavailable
 from clusters.components.interface import Program, Progress, silent
 from harness.errors import HarnessError, UsageError
@@ -259,7 +258,7 @@ def test_a_probe_of_a_server_that_never_answers_ends(source: DownloadSource, ser
             source.probe(VERSION)
     finally:
         release.set()
-    assert time.monotonic() - started < PROBE_SECONDS + 1
+    assert time.monotonic() - started < 20
 
 
 def test_a_probe_does_not_wait_for_a_name(
@@ -278,7 +277,7 @@ def test_a_probe_does_not_wait_for_a_name(
             DownloadSource(rest, "https://releases.example", tmp_path).probe(VERSION)
     finally:
         release.set()
-    assert time.monotonic() - started < PROBE_SECONDS + 1
+    assert time.monotonic() - started < 20
 
 
 def test_the_server_is_kubernetes_own_unless_the_environment_says(

@@ -163,7 +163,7 @@ def test_workers_end_within_seconds_when_the_run_is_gone(run: Run) -> None:
     gone = time.monotonic()
     outcomes = [said(worker) for worker in run.workers]
 
-    assert time.monotonic() - gone < 15
+    assert time.monotonic() - gone < 60
     assert [code for code, _ in outcomes] == [3, 3]
     assert all("is gone: " in out for _, out in outcomes)
     assert not run.unpacked()
