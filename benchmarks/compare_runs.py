@@ -1,8 +1,8 @@
 """What `dra-harness compare` finds between real runs: `python -m benchmarks.compare_runs [--runs 5]`.
 
-One cluster, three sets of runs in turn: two of the cluster as it is, one while a component stands still for a
-part of the time. Once at a rate that the cluster can take, where that costs latency; once above what the
-controller manager's own limiter lets through, where it costs throughput.
+One cluster, three sets of runs in turn: two of the cluster as it is, one with a worse scheduler. Once it
+stands still for a part of the time, which costs latency; once it is what limits the rate, and has a tenth less
+CPU.
 """
 
 from __future__ import annotations
@@ -13,89 +13,43 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from benchmarks.main_job import timed
 from clusters import processes
-from clusters.local import state
-from clusters.metrics import CONTROLLER_MANAGER, SCHEDULER
+from clusters.local import cgroups, state
+from clusters.metrics import SCHEDULER
+from harness.waiting import wait_until
 from load.compare import Comparison, compare
-from load.request import LimitSet
 from load.result import LoadResult, read
 
 _CLUSTER = "bench-compare"
 _PROFILE = Path(__file__).parent / "profiles" / "template-rate.yaml"
 _BASE, _SAME, _SLOWED = SIDES = ("base", "same", "slowed")
-
-
-@dataclass(frozen=True)
-class Injection:
-    """A component that stands still for some seconds out of every few."""
-
-    name: str
-    limits: LimitSet
-    rate: float
-    """Pods offered per second."""
-    seconds: int
-    """Of the measured part."""
-    component: str
-    still: float
-    every: float
-    measure: str
-    """What it changes."""
-
-
-INJECTIONS = (
-    Injection("latency", LimitSet.OPEN, 20, 12, SCHEDULER, 0.5, 5.0, "bound.p99"),
-    # Its limiter saves up 30 of the 40 requests that it could have made in 2 s: 90 in 5 s, instead of 100.
-    Injection("throughput", LimitSet.DEFAULT, 15, 20, CONTROLLER_MANAGER, 2.0, 5.0, "rate.bound"),
-)
-
-
-def main() -> None:
-    """Run all of it, and print what each comparison found."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="on each side")
-    parser.add_argument("--results", type=Path, help="folder that keeps the runs; default: they are deleted")
-    options = parser.parse_args()
-    timed("up", _CLUSTER, "--nodes", "1", "--simulated-nodes", "100")
-    try:
-        with nullcontext(options.results) if options.results else tempfile.TemporaryDirectory() as folder:
-            for injection in INJECTIONS:
-                _compare(injection, Path(folder), options.runs)
-    finally:
-        timed("down", _CLUSTER)
-
-
-def _compare(injection: Injection, results: Path, runs: int) -> None:
-    sets: dict[str, list[LoadResult]] = {side: [] for side in SIDES}
-    for number in range(1, runs + 1):
-        for side in SIDES:
-            with _slowed(injection) if side == _SLOWED else nullcontext():
-                run_id = f"{injection.name}-{side}-{number}"
-                sets[side].append(_load(results, run_id, injection))
-    for side, target in ((_SAME, "no regression"), (_SLOWED, "regression")):
-        _print(injection, side, compare(sets[_BASE], sets[side]), target)
-
-
-def _load(results: Path, run_id: str, injection: Injection) -> LoadResult:
-    command = [sys.executable, "-m", "cli.main", "load", str(_PROFILE), "--cluster", _CLUSTER]
-    options = ["--limits", injection.limits, "--rate", str(injection.rate)]
-    options += ["--seconds", str(injection.seconds), "--run-id", run_id]
-    environment = {**os.environ, "DRA_HARNESS_RESULTS": str(results)}
-    subprocess.run([*command, *options], check=False, stdout=subprocess.DEVNULL, env=environment)
-    return read(results / run_id)
+_EVERY = 5.0
+_PERIOD = 100_000
+"""Microseconds; the kernel's own default."""
 
 
 @contextmanager
-def _slowed(injection: Injection) -> Iterator[None]:
+def standing_still(seconds: float) -> Iterator[None]:
+    """The scheduler is stopped for so many seconds out of every five."""
     ended = threading.Event()
-    thread = threading.Thread(target=_stop_again_and_again, args=(injection, ended))
+
+    def stop_again_and_again() -> None:
+        scheduler = psutil.Process(_scheduler())
+        while not ended.wait(_EVERY - seconds):
+            scheduler.suspend()
+            ended.wait(seconds)
+            scheduler.resume()
+
+    thread = threading.Thread(target=stop_again_and_again)
     thread.start()
     try:
         yield
@@ -104,17 +58,90 @@ def _slowed(injection: Injection) -> Iterator[None]:
         thread.join()
 
 
-def _stop_again_and_again(injection: Injection, ended: threading.Event) -> None:
+@contextmanager
+def cpu(share: float) -> Iterator[None]:
+    """The scheduler gets at most so much of a core."""
+    root = Path("/sys/fs/cgroup") if cgroups.is_v2() else Path("/sys/fs/cgroup/cpu")
+    group = root / f"dra-harness-{_CLUSTER}"
+    group.mkdir()
+    quota = str(round(share * _PERIOD))
+    try:
+        if cgroups.is_v2():
+            (group / "cpu.max").write_text(f"{quota} {_PERIOD}")
+        else:
+            (group / "cpu.cfs_period_us").write_text(str(_PERIOD))
+            (group / "cpu.cfs_quota_us").write_text(quota)
+        (group / "cgroup.procs").write_text(str(_scheduler()))
+        yield
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            (root / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+@dataclass(frozen=True)
+class Injection:
+    """A load, and what is done to the scheduler on the sides that are alike and on the other one."""
+
+    name: str
+    rate: float
+    """Pods offered per second."""
+    usual: Callable[[], AbstractContextManager[None]]
+    slowed: Callable[[], AbstractContextManager[None]]
+    measure: str
+    """What it changes."""
+
+
+INJECTIONS = (
+    Injection("latency", 20, nullcontext, partial(standing_still, 0.5), "bound.p99"),
+    Injection("throughput", 30, partial(cpu, 0.20), partial(cpu, 0.18), "rate.bound"),
+)
+
+
+def main() -> None:
+    """Run all of it, and print what each comparison found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="on each side")
+    parser.add_argument("--seconds", type=int, default=12, help="measured part of a run")
+    parser.add_argument("--only", choices=[each.name for each in INJECTIONS])
+    parser.add_argument("--results", type=Path, help="folder that keeps the runs; default: they are deleted")
+    options = parser.parse_args()
+    timed("up", _CLUSTER, "--nodes", "1", "--simulated-nodes", "100")
+    try:
+        with nullcontext(options.results) if options.results else tempfile.TemporaryDirectory() as folder:
+            results = Path(folder)
+            _load(results, "warm-up", 20, 5)  # brings the components under the limits of all runs, too
+            for injection in INJECTIONS:
+                if options.only in (None, injection.name):
+                    _compare(injection, results, options.runs, options.seconds)
+    finally:
+        timed("down", _CLUSTER)
+
+
+def _compare(injection: Injection, results: Path, runs: int, seconds: int) -> None:
+    sets: dict[str, list[LoadResult]] = {side: [] for side in SIDES}
+    for number in range(1, runs + 1):
+        for side in SIDES:
+            with (injection.slowed if side == _SLOWED else injection.usual)():
+                run_id = f"{injection.name}-{side}-{number}"
+                sets[side].append(_load(results, run_id, injection.rate, seconds))
+    for side, target in ((_SAME, "no regression"), (_SLOWED, "regression")):
+        _print(injection, side, compare(sets[_BASE], sets[side]), target)
+
+
+def _load(results: Path, run_id: str, rate: float, seconds: int) -> LoadResult:
+    command = [sys.executable, "-m", "cli.main", "load", str(_PROFILE), "--cluster", _CLUSTER]
+    options = ["--rate", str(rate), "--seconds", str(seconds), "--run-id", run_id]
+    environment = {**os.environ, "DRA_HARNESS_RESULTS": str(results)}
+    subprocess.run([*command, *options], check=False, stdout=subprocess.DEVNULL, env=environment)
+    return read(results / run_id)
+
+
+def _scheduler() -> int:
     cluster = state.load(_CLUSTER).id
-    process: psutil.Process | None = None
-    while not ended.wait(injection.every - injection.still):
-        if process is None or not process.is_running():  # a run restarts what has other limits
-            pid = processes.main_pid(cluster, injection.component, injection.component)
-            process = psutil.Process(pid) if pid else None
-            continue
-        process.suspend()
-        ended.wait(injection.still)
-        process.resume()
+    return wait_until(
+        lambda: processes.main_pid(cluster, SCHEDULER, SCHEDULER), 10, "the scheduler's process"
+    )
 
 
 def _print(injection: Injection, side: str, found: Comparison, target: str) -> None:
@@ -123,9 +150,8 @@ def _print(injection: Injection, side: str, found: Comparison, target: str) -> N
         if row.judged:
             medians = f"{row.baseline_median:.4g} -> {row.candidate_median:.4g} {row.unit}"
             mark = "*" if row.measure == injection.measure else " "
-            print(
-                f"  {mark} {row.measure:<16} {medians:<28} {row.change:>+8.1%}  p {row.p:.3f}  {row.finding}"
-            )
+            change = f"{row.change:>+8.1%}  p {row.p:.3f}"
+            print(f"  {mark} {row.measure:<16} {medians:<28} {change}  {row.finding}")
     for note in found.notes:
         print(f"  {note}")
     sys.stdout.flush()
