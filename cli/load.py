@@ -23,6 +23,7 @@ from cli.options import (
     ProviderName,
     ProviderOption,
     provider_for,
+    require_of_use,
     version_of,
 )
 from cli.runs import new_run_dir
@@ -38,6 +39,7 @@ SidesHelp = "a run's folder, a folder that holds runs, or a pattern such as 'res
 
 
 def load(
+    invocation: typer.Context,
     profile: Annotated[str, typer.Argument(help="Name of a load profile, or the path of a YAML file.")],
     size: Annotated[
         Size, typer.Option(help="How much load: S for two cores, M for eight and more.")
@@ -103,6 +105,7 @@ def load(
     from load.live import LiveView
     from load.runner import run
 
+    require_of_use(invocation)
     if expect_workers is not None and processes is not None:
         raise UsageError("--processes with --expect-workers: expected one of them; workers run elsewhere")
     programs = programs_from(components, source, download_url)

@@ -54,6 +54,42 @@ NodeImageOption = Annotated[
     typer.Option("--node-image", help="Node image for kind; by default one is built (see `node-image`)."),
 ]
 
+_OF_A_NEW_CLUSTER = frozenset(
+    {
+        "--kubernetes",
+        "--profile",
+        "--gates",
+        "--nodes",
+        "--simulated-nodes",
+        "--components",
+        "--source",
+        "--download-url",
+        "--provider",
+        "--node-image",
+    }
+)
+"""Options of `plan`, `run` and `load` that say what cluster is to be brought up."""
+
+
+def require_of_use(invocation: typer.Context) -> None:
+    """Check that no option of a new cluster was given together with one that names a cluster.
+
+    A cluster that is there stays as it is: who asks for another version must not believe to have got it.
+
+    Raises:
+        UsageError: naming the options that are of no use.
+    """
+    given = [each.opts[0] for each in invocation.command.params if _was_given(invocation, each.name)]
+    named = [option for option in given if option in {"--cluster", "--kubeconfig"}]
+    useless = [option for option in given if option in _OF_A_NEW_CLUSTER]
+    if named and useless:
+        raise UsageError(f"{', '.join(useless)}: only for a cluster that is brought up, not with {named[0]}")
+
+
+def _was_given(invocation: typer.Context, parameter: str | None) -> bool:
+    source = invocation.get_parameter_source(parameter) if parameter else None
+    return source is not None and source.name == "COMMANDLINE"
+
 
 def provider(
     source: ComponentSource, name: ProviderName = ProviderName.LOCAL, node_image: str | None = None

@@ -24,6 +24,7 @@ from cli.options import (
     ProviderName,
     ProviderOption,
     provider_for,
+    require_of_use,
     version_of,
 )
 from cli.runner import Runner, RunRequest, new_run_id
@@ -58,6 +59,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def plan(
+    invocation: typer.Context,
     terms: TermsArgument = None,
     skip: SkipOption = None,
     cluster: ClusterOption = None,
@@ -69,6 +71,7 @@ def plan(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which requirements would be checked, and why the others would not. Starts nothing."""
+    require_of_use(invocation)
     load().select(terms or ())
     maker = provider_for(cluster, programs_from(None, None, None), ProviderName.LOCAL, None)
     with chosen(kubeconfig, context, cluster, new_run_id(), maker) as (where, name):
@@ -91,6 +94,7 @@ def plan(
 
 
 def run(
+    invocation: typer.Context,
     terms: TermsArgument = None,
     skip: SkipOption = None,
     cluster: ClusterOption = None,
@@ -128,6 +132,7 @@ def run(
     ] = None,
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
+    require_of_use(invocation)
     run_dir = new_run_dir(run_id)
     if driver_image is not None:
         if cluster is None and kubeconfig is None:

@@ -177,9 +177,8 @@ def test_a_load_run_ends_in_its_verdict_with_all_reports(
 def test_every_option_reaches_the_runner(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     recorded = Recorded(Verdict.PASS)
     monkeypatch.setattr("load.runner.run", recorded)
-    monkeypatch.setattr("clusters.providers.having", lambda _: LocalProvider(BuildSource()))
     options = (
-        "--size M --limits default --cluster c --keep --kubernetes v1.36.3 --gates alpha --nodes 3 "
+        "--size M --limits default --keep --kubernetes v1.36.3 --gates alpha --nodes 3 "
         "--simulated-nodes 50 --seconds 12.5 --rate 7 --arm a --arm b --processes 2 --web 8089 --seed 42 "
         "--run-id x"
     )
@@ -187,13 +186,22 @@ def test_every_option_reaches_the_runner(run: Run, monkeypatch: pytest.MonkeyPat
     asked = recorded.request
     assert asked
     assert (asked.profile, asked.size, asked.limits) == ("apf-starve", Size.M, LimitSet.DEFAULT)
-    assert (asked.cluster, asked.keep, asked.nodes, asked.simulated_nodes) == ("c", True, 3, 50)
+    assert (asked.cluster, asked.keep, asked.nodes, asked.simulated_nodes) == (None, True, 3, 50)
     assert (asked.seconds, asked.rate, asked.arms) == (12.5, 7.0, ("a", "b"))
     assert (asked.processes, asked.web, asked.seed) == (2, 8089, 42)
     assert asked.run_dir == tmp_path / "results/x"
     assert (asked.spec.kubernetes, asked.spec.profile, asked.spec.ephemeral) == ("v1.36.3", "alpha", False)
     assert asked.command[:3] == ("dra-harness", "load", "apf-starve")
     assert "APF-01" in recorded.described
+
+
+def test_a_cluster_that_is_named_reaches_the_runner(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded(Verdict.PASS)
+    monkeypatch.setattr("load.runner.run", recorded)
+    monkeypatch.setattr("clusters.providers.having", lambda _: LocalProvider(BuildSource()))
+    run("load", "ext-churn", "--cluster", "c", "--keep")
+    assert recorded.request
+    assert (recorded.request.cluster, recorded.request.keep) == ("c", True)
 
 
 def test_what_is_not_asked_for_is_the_profiles_to_say(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,7 @@ VERSION = (
         ("plan --cluster nope", "no cluster is named 'nope'; there are: none"),
         ("run --cluster nope", "no cluster is named 'nope'; there are: none"),
         ("run --cluster=", "no cluster is named ''; there are: none"),
+        ("run --cluster nope --keep", "no cluster is named 'nope'; there are: none"),
         ("run --context c", "--context: needs the --kubeconfig that has it"),
         ("load ext-churn --context c", "--context: needs the --kubeconfig that has it"),
         ("run --dry-run", "--dry-run: needs --kubeconfig; a cluster that the run brings up is its own"),
@@ -125,6 +126,34 @@ VERSION = (
 )
 def test_bad_input_is_refused_in_one_line(run: Run, places: Path, arguments: str, message: str) -> None:
     assert_refused(run(*arguments.split()), message, places)
+
+
+@pytest.mark.parametrize("where", ["--cluster c", "--kubeconfig /none"])
+@pytest.mark.parametrize(
+    ("command", "given", "named"),
+    [
+        ("plan", "--kubernetes v1.36.3", "--kubernetes"),
+        ("plan", "--profile ga", "--profile"),
+        ("plan", "--nodes 2", "--nodes"),
+        ("run", "--kubernetes v1.37.2", "--kubernetes"),
+        ("run", "--profile alpha", "--profile"),
+        ("run", "--nodes 3", "--nodes"),
+        ("run", "--components /x", "--components"),
+        ("run", "--source build", "--source"),
+        ("run", "--download-url http://127.0.0.1:1", "--download-url"),
+        ("run", "--provider kind", "--provider"),
+        ("run", "--node-image kindest/node:v1.37.2", "--node-image"),
+        ("run", "--nodes 3 --keep --kubernetes v1.36.3 --seed 4", "--kubernetes, --nodes"),
+        ("load ext-churn", "--gates alpha", "--gates"),
+        ("load ext-churn", "--simulated-nodes 9", "--simulated-nodes"),
+        ("load ext-churn", "--nodes 1 --source build --provider kind", "--nodes, --source, --provider"),
+    ],
+)
+def test_what_a_named_cluster_can_not_become_is_refused(
+    run: Run, places: Path, command: str, given: str, named: str, where: str
+) -> None:
+    message = f"{named}: only for a cluster that is brought up, not with {where.split()[0]}"
+    assert_refused(run(*command.split(), *where.split(), *given.split()), message, places)
 
 
 @needs_root
