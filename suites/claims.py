@@ -1,10 +1,11 @@
-"""Explicit ResourceClaims: requests, constraints between their devices, and pods that use them."""
+"""Explicit ResourceClaims, templates of them, and pods that use them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from harness.kube import RESOURCE_CLAIMS, Object
+from harness.kube import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Object
 from suites.devices import allocated
 from suites.drivers import DeviceClass
 from suites.workload import Container, Workloads, pod_manifest
@@ -14,17 +15,29 @@ NO_FIT = "cannot allocate all claims"
 
 
 def request(
-    name: str, device_class: DeviceClass, *, count: int = 1, cel: str = "", everything: bool = False
+    name: str,
+    device_class: DeviceClass,
+    *,
+    count: int = 1,
+    cel: str = "",
+    everything: bool = False,
+    **fields: Any,
 ) -> Object:
-    """A request for `count` devices of a class that match `cel`, or for every one of them."""
-    exactly: Object = {"deviceClassName": device_class.name}
+    """A request for `count` devices of a class that match `cel`, or for every one, with more `fields`."""
+    exactly: Object = {"deviceClassName": device_class.name, **fields}
     exactly |= {"allocationMode": "All"} if everything else {"count": count}
     if cel:
         exactly["selectors"] = [{"cel": {"expression": cel}}]
     return {"name": name, "exactly": exactly}
 
 
-def claim_manifest(name: str, requests: Sequence[Object], *constraints: Object) -> Object:
+def first_available(name: str, alternatives: Sequence[Object]) -> Object:
+    """A request that is served by the first of some requests that can be."""
+    subrequests = [{"name": each["name"], **each["exactly"]} for each in alternatives]
+    return {"name": name, "firstAvailable": subrequests}
+
+
+def claim_manifest(name: str, requests: Sequence[Object], *constraints: Object, **metadata: Any) -> Object:
     """A claim of some requests, under constraints such as `{"matchAttribute": ...}`."""
     devices: Object = {"requests": list(requests)}
     if constraints:
@@ -32,21 +45,55 @@ def claim_manifest(name: str, requests: Sequence[Object], *constraints: Object) 
     return {
         "apiVersion": RESOURCE_CLAIMS.api_version,
         "kind": "ResourceClaim",
-        "metadata": {"name": name},
+        "metadata": {"name": name, **metadata},
         "spec": {"devices": devices},
     }
 
 
+def create_claim(workloads: Workloads, name: str, requests: Sequence[Object], *constraints: Object) -> Object:
+    """Create a claim."""
+    manifest = claim_manifest(name, requests, *constraints)
+    return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
+
+
+def create_template(workloads: Workloads, name: str, requests: Sequence[Object]) -> Object:
+    """Create a template of claims."""
+    manifest = {
+        "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": claim_manifest(name, requests)["spec"]},
+    }
+    return workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, workloads.namespace)
+
+
+def from_claim(name: str, claim: str) -> Object:
+    """An entry of a pod's resourceClaims that names a ResourceClaim."""
+    return {"name": name, "resourceClaimName": claim}
+
+
+def from_template(name: str, template: str) -> Object:
+    """An entry of a pod's resourceClaims that gets its claim made from a ResourceClaimTemplate."""
+    return {"name": name, "resourceClaimTemplateName": template}
+
+
+def pod_with_claim(name: str, claim: str = "", *, template: str = "", node: str = "", **spec: Any) -> Object:
+    """A pod that uses a claim, by default the one of its own name, or one made from a template."""
+    source = from_template("device", template) if template else from_claim("device", claim or name)
+    return pod_manifest(name, [Container(claims=["device"])], node=node, resourceClaims=[source], **spec)
+
+
 def create_pod(workloads: Workloads, name: str, requests: Sequence[Object], *constraints: Object) -> Object:
     """Create a claim, and a pod of the same name whose container uses all of it."""
-    manifest = claim_manifest(name, requests, *constraints)
-    workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
-    reference = [{"name": "devices", "resourceClaimName": name}]
-    pod = pod_manifest(name, [Container()], resourceClaims=reference)
-    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "devices"}]}
-    return workloads.create(pod)
+    create_claim(workloads, name, requests, *constraints)
+    return workloads.create(pod_with_claim(name))
+
+
+def get_claim(workloads: Workloads, name: str) -> Object:
+    """A claim as it is now."""
+    return workloads.kube.get(RESOURCE_CLAIMS, name, workloads.namespace)
 
 
 def allocated_to(workloads: Workloads, name: str) -> list[str]:
     """The devices of a claim, sorted."""
-    return allocated(workloads.kube.get(RESOURCE_CLAIMS, name, workloads.namespace))
+    return allocated(get_claim(workloads, name))

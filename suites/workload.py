@@ -32,21 +32,31 @@ class Container:
     """Arguments of the pod program, such as `--exit 1`; without any it reports and waits."""
     sidecar: bool = False
     """Only for init containers: restartPolicy Always."""
+    claims: Sequence[str] = ()
+    """Claims that it uses: each the pod's name for one, or `<claim>/<request>` for one request of it."""
 
     def manifest(self) -> Object:
         """The container as the API takes it."""
         amounts = {name: str(amount) for name, amount in self.resources.items()}
+        resources: Object = {"limits": amounts} if amounts else {}
+        if self.claims:
+            resources["claims"] = [_claim_reference(each) for each in self.claims]
         manifest: Object = {
             "name": self.name,
             "image": POD_IMAGE,
             "imagePullPolicy": "Never",
-            "resources": {"limits": amounts} if amounts else {},
+            "resources": resources,
         }
         if self.args:
             manifest["args"] = list(self.args)
         if self.sidecar:
             manifest["restartPolicy"] = "Always"
         return manifest
+
+
+def _claim_reference(text: str) -> Object:
+    claim, _, request = text.partition("/")
+    return {"name": claim, "request": request} if request else {"name": claim}
 
 
 def pod_manifest(

@@ -6,12 +6,13 @@ import pytest
 
 from clusters import metrics
 from clusters.interface import Cluster
-from harness.kube import RESOURCE_CLAIM_TEMPLATES, KubeClient, Object
+from harness.kube import KubeClient
 from harness.waiting import wait_until
 from suites.apf.squeeze import Squeeze, claim_controller, driver, kubelet
 from suites.catalogue import Form
+from suites.claims import create_template, pod_with_claim, request
 from suites.devices import allocated, given
-from suites.drivers import DeviceClass, Drivers
+from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import exclusive, requirement
@@ -22,26 +23,6 @@ _REJECTED = "too many requests"
 _DRIVER_FAILED = "NodePrepareResources failed for ResourceClaim"
 # The kubelet tries again after its client's ten attempts and a pause of some ten seconds.
 _RETRY_SECONDS = 120.0
-
-
-def _pod_from_template(name: str) -> Object:
-    container = Container().manifest() | {"resources": {"claims": [{"name": "device"}]}}
-    manifest = pod_manifest(
-        name, [], resourceClaims=[{"name": "device", "resourceClaimTemplateName": "template"}]
-    )
-    manifest["spec"]["containers"] = [container]
-    return manifest
-
-
-def _create_template(workloads: Workloads, device_class: DeviceClass) -> None:
-    request = {"name": "device", "exactly": {"deviceClassName": device_class.name}}
-    manifest = {
-        "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "template"},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
-    }
-    workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, workloads.namespace)
 
 
 @requirement("APF-05")
@@ -58,7 +39,8 @@ def test_claims_of_templates_come_late_but_come(
 
     The controller's counter of retries is for the whole cluster, so this runs alone.
     """
-    _create_template(workloads, drivers.device_class(drivers.start(devices=3)))
+    device_class = drivers.device_class(drivers.start(devices=3))
+    create_template(workloads, "template", [request("device", device_class)])
     names = [f"pod-{index}" for index in range(3)]
 
     def retries() -> int:
@@ -68,7 +50,7 @@ def test_claims_of_templates_come_late_but_come(
     before = retries()
     squeeze.start(claim_controller(kube), ["create"])
     for name in names:
-        workloads.create(_pod_from_template(name))
+        workloads.create(pod_with_claim(name, template="template"))
     words = {name: workloads.wait_event(name, "PodResourceClaim device") for name in names}
     counted = wait_until(lambda: retries() - before, 30, "the controller's retries to be counted")
 

@@ -20,7 +20,7 @@ from harness.kube import (
 )
 from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
-from suites.claims import claim_manifest, request
+from suites.claims import NO_FIT, create_claim, pod_with_claim, request
 from suites.devices import allocated, given
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
@@ -43,16 +43,8 @@ def _pod_of(kind: str, name: str, workloads: Workloads, device_class: DeviceClas
     """A pod that asks for one device as an extended resource (`special`) or by a claim of its own."""
     if kind == "special":
         return pod_manifest(name, [Container(resources={device_class.resource(form): 1})])
-    _create_claim(workloads, name, device_class)
-    reference = [{"name": "device", "resourceClaimName": name}]
-    pod = pod_manifest(name, [Container()], resourceClaims=reference)
-    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "device"}]}
-    return pod
-
-
-def _create_claim(workloads: Workloads, name: str, device_class: DeviceClass) -> Object:
-    manifest = claim_manifest(name, [request("device", device_class)])
-    return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
+    create_claim(workloads, name, [request("device", device_class)])
+    return pod_with_claim(name)
 
 
 @requirement("ER-15")
@@ -72,7 +64,7 @@ def test_a_freed_device_wakes_the_other_kind(
     device_class = drivers.device_class(drivers.start(devices=1, nodes=cluster.nodes[:1]))
     workloads.run(_pod_of(freed, "holder", workloads, device_class, form))
     workloads.create(_pod_of(waiting, "waiter", workloads, device_class, form))
-    refusal = workloads.wait_unschedulable("waiter", "cannot allocate all claims")
+    refusal = workloads.wait_unschedulable("waiter", NO_FIT)
 
     workloads.delete("holder")
     workloads.wait_running("waiter", _TRIED_AGAIN_SECONDS)
@@ -288,7 +280,7 @@ def test_a_refused_allocation_leaves_nothing(
 
 def _wait_refusing(workloads: Workloads, device_class: DeviceClass) -> None:
     """A policy takes a moment to be in force; a claim of the check's own shows when it is."""
-    probe = _create_claim(workloads, "probe", device_class)
+    probe = create_claim(workloads, "probe", [request("device", device_class)])
     result = {"request": "device", "driver": "probe.dra-harness.dev", "pool": "probe", "device": "probe"}
     status = {"allocation": {"devices": {"results": [result]}}}
 

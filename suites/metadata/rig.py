@@ -1,75 +1,18 @@
-"""What the checks of this area share: pods that use claims, and where their metadata is."""
+"""What the checks of this area share: allocations, and where the metadata of a pod's claims is."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from clusters.driver_host import HostedDriver
 from clusters.interface import Node
-from harness.kube import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Object
-from suites.drivers import DeviceClass
-from suites.workload import Container, Workloads
+from harness.kube import RESOURCE_CLAIMS, Object
+from suites.workload import Workloads
 
 DIRECTORY = "/var/run/kubernetes.io/dra-device-attributes"
 """Where a container finds metadata; see k8s.io/dynamic-resource-allocation/api/metadata."""
-
-
-@dataclass(frozen=True)
-class User(Container):
-    """A container that uses claims of its pod."""
-
-    claims: Sequence[str] = ()
-    """Each a pod's name for a claim, or `<claim>/<request>` for one request of it."""
-
-    def manifest(self) -> Object:
-        """The container as the API takes it."""
-        manifest = super().manifest()
-        references = [reference.partition("/") for reference in self.claims]
-        manifest["resources"]["claims"] = [
-            {"name": claim, "request": request} if request else {"name": claim}
-            for claim, _, request in references
-        ]
-        return manifest
-
-
-def from_claim(name: str, claim: str) -> Object:
-    """An entry of a pod's resourceClaims that names a ResourceClaim."""
-    return {"name": name, "resourceClaimName": claim}
-
-
-def from_template(name: str, template: str) -> Object:
-    """An entry of a pod's resourceClaims that gets its claim made from a ResourceClaimTemplate."""
-    return {"name": name, "resourceClaimTemplateName": template}
-
-
-def request(name: str, device_class: DeviceClass, count: int = 1) -> Object:
-    """A request for so many devices of a class."""
-    return {"name": name, "exactly": {"deviceClassName": device_class.name, "count": count}}
-
-
-def create_claim(workloads: Workloads, name: str, *requests: Object) -> Object:
-    """Create a ResourceClaim."""
-    manifest = {
-        "apiVersion": RESOURCE_CLAIMS.api_version,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name},
-        "spec": {"devices": {"requests": list(requests)}},
-    }
-    return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
-
-
-def create_template(workloads: Workloads, name: str, *requests: Object) -> Object:
-    """Create a ResourceClaimTemplate."""
-    manifest = {
-        "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": {"spec": {"devices": {"requests": list(requests)}}},
-    }
-    return workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, workloads.namespace)
 
 
 def allocate(workloads: Workloads, claim: Object, driver: HostedDriver, node: Node) -> None:
@@ -87,11 +30,6 @@ def allocate(workloads: Workloads, claim: Object, driver: HostedDriver, node: No
         workloads.namespace,
         subresource="status",
     )
-
-
-def get_claim(workloads: Workloads, name: str) -> Object:
-    """A ResourceClaim as it is now."""
-    return workloads.kube.get(RESOURCE_CLAIMS, name, workloads.namespace)
 
 
 def results(claim: Object, driver: str = "") -> list[tuple[str, str, str]]:

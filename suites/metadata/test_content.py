@@ -12,13 +12,13 @@ from fake_driver.client import DriverError
 from clusters.interface import Cluster
 from harness.errors import RequirementFailed
 from harness.kube import Object
+from suites.claims import create_claim, create_template, from_claim, get_claim, pod_with_claim, request
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import requirement
 from suites.metadata import rig, stream
-from suites.metadata.rig import User, from_claim, from_template, request
-from suites.workload import Workloads, pod_manifest
+from suites.workload import Container, Workloads, pod_manifest
 
 _SECRET_KEY = re.compile(r"token|secret|passw|credential|private.?key|api.?key|access.?key|bearer", re.I)
 _SECRET_VALUE = re.compile(r"-----BEGIN |\beyJ[\w-]{10,}\.")
@@ -33,8 +33,8 @@ def _only(found: dict[str, str]) -> str:
 @requirement("MD-04")
 def test_one_object_per_version(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """Newest first, v1beta1 among them, all saying the same; a reader of one version finds its own."""
-    rig.create_template(workloads, "gpus", request("one", drivers.device_class(drivers.start())))
-    workloads.run(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[from_template("gpu", "gpus")]))
+    create_template(workloads, "gpus", [request("one", drivers.device_class(drivers.start()))])
+    workloads.run(pod_with_claim("pod", template="gpus"))
 
     text = _only(rig.files(workloads.report("pod")))
     documents = stream.objects(text)
@@ -80,13 +80,13 @@ def test_the_content_is_the_allocation(
     driver = drivers.start(inventory={"devices": devices})
     gpu = drivers.device_class(driver)
     if source == "claim":
-        rig.create_claim(workloads, "a-claim", request("one", gpu))
-        reference = from_claim("gpu", "a-claim")
+        create_claim(workloads, "a-claim", [request("one", gpu)])
+        manifest = pod_with_claim("pod", "a-claim")
     else:
-        rig.create_template(workloads, "gpus", request("one", gpu))
-        reference = from_template("gpu", "gpus")
+        create_template(workloads, "gpus", [request("one", gpu)])
+        manifest = pod_with_claim("pod", template="gpus")
 
-    pod = workloads.run(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[reference]))
+    pod = workloads.run(manifest)
 
     (claim,) = workloads.claims()
     text = _only(rig.files(workloads.report("pod")))
@@ -106,7 +106,7 @@ def test_the_content_is_the_allocation(
         expect_equal(
             "the pod's name for a claim from a template, none for others",
             document.get("podClaimName"),
-            "gpu" if source == "template" else None,
+            "device" if source == "template" else None,
         )
         expect_equal("requests", document["requests"], [{"name": "one", "devices": [expected_device]}])
 
@@ -115,16 +115,15 @@ def test_the_content_is_the_allocation(
 def test_lists_keep_their_types(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """Lists of each type, given by an update since ResourceSlices of this release may not take them."""
     driver = drivers.start()
-    claim = rig.create_claim(workloads, "a-claim", request("one", drivers.device_class(driver)))
-    reference = from_claim("gpu", "a-claim")
-    first = workloads.run(pod_manifest("first", [User(claims=["gpu"])], resourceClaims=[reference]))
+    claim = create_claim(workloads, "a-claim", [request("one", drivers.device_class(driver))])
+    first = workloads.run(pod_with_claim("first", "a-claim"))
     node = first["spec"]["nodeName"]
 
     driver.client.update_metadata(
         node, claim["metadata"]["uid"], "one", {"gpu-0": {"attributes": {**_ATTRIBUTES, **_LISTS}}}
     )
 
-    workloads.run(pod_manifest("second", [User(claims=["gpu"])], node=node, resourceClaims=[reference]))
+    workloads.run(pod_with_claim("second", "a-claim", node=node))
     document = stream.read(_only(rig.files(workloads.report("second"))))
     evidence("metadata", document)
     (device,) = document["requests"][0]["devices"]
@@ -136,11 +135,11 @@ def test_every_device_of_a_request(drivers: Drivers, workloads: Workloads, evide
     """A request for three devices and one for one: each file lists its own, all of them, once."""
     driver = drivers.start(devices=4)
     gpu = drivers.device_class(driver)
-    rig.create_claim(workloads, "a-claim", request("three", gpu, count=3), request("one", gpu))
+    create_claim(workloads, "a-claim", [request("three", gpu, count=3), request("one", gpu)])
 
-    workloads.run(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[from_claim("gpu", "a-claim")]))
+    workloads.run(pod_with_claim("pod", "a-claim"))
 
-    allocated = rig.results(rig.get_claim(workloads, "a-claim"))
+    allocated = rig.results(get_claim(workloads, "a-claim"))
     found = {path: rig.listed(stream.read(text)) for path, text in rig.files(workloads.report("pod")).items()}
     evidence("allocated", allocated)
     evidence("devices in the files", found)
@@ -158,8 +157,7 @@ def test_every_device_of_a_request(drivers: Drivers, workloads: Workloads, evide
 def test_updates_raise_the_generation(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """1 at first, more after each update, as pods see that start one after another and share the claim."""
     driver = drivers.start()
-    claim = rig.create_claim(workloads, "a-claim", request("one", drivers.device_class(driver)))
-    reference = from_claim("gpu", "a-claim")
+    claim = create_claim(workloads, "a-claim", [request("one", drivers.device_class(driver))])
     seen: list[tuple[int, Any]] = []
     node = ""
     for number in range(3):
@@ -167,8 +165,7 @@ def test_updates_raise_the_generation(drivers: Drivers, workloads: Workloads, ev
             network = {"networkData": {"interfaceName": f"eth{number}", "ips": [f"10.0.0.{number}/24"]}}
             driver.client.update_metadata(node, claim["metadata"]["uid"], "one", {"gpu-0": network})
         name = f"pod-{number}"
-        pod = pod_manifest(name, [User(claims=["gpu"])], node=node, resourceClaims=[reference])
-        node = workloads.run(pod)["spec"]["nodeName"]
+        node = workloads.run(pod_with_claim(name, "a-claim", node=node))["spec"]["nodeName"]
         document = stream.read(_only(rig.files(workloads.report(name))))
         interface = document["requests"][0]["devices"][0].get("networkData", {}).get("interfaceName")
         seen.append((document["metadata"]["generation"], interface))
@@ -191,10 +188,10 @@ def test_updates_of_others_metadata_fail(
     owner = drivers.start(suffix="owner", nodes=[node], devices=2)
     other = drivers.start(suffix="other", nodes=[node])
     owned, others = (drivers.device_class(each, suffix=each.name[:5]) for each in (owner, other))
-    shared = rig.create_claim(workloads, "shared", request("mine", owned), request("theirs", others))
-    unprepared = rig.create_claim(workloads, "unprepared", request("mine", owned))
-    alone = rig.create_claim(workloads, "alone", request("mine", owned))
-    user = User(claims=["shared", "alone"])
+    shared = create_claim(workloads, "shared", [request("mine", owned), request("theirs", others)])
+    unprepared = create_claim(workloads, "unprepared", [request("mine", owned)])
+    alone = create_claim(workloads, "alone", [request("mine", owned)])
+    user = Container(claims=["shared", "alone"])
     references = [from_claim(name, name) for name in user.claims]
     workloads.run(pod_manifest("first", [user], resourceClaims=references))
     changes = {"gpu-0": {"attributes": {"stolen": {"bool": True}}}}
@@ -226,12 +223,8 @@ def test_updates_of_others_metadata_fail(
 def test_what_is_published(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """Lists keys and values for people; fails for what has a secret's look, or is another claim's."""
     driver = drivers.start(devices=2)
-    rig.create_template(workloads, "gpus", request("one", drivers.device_class(driver)))
-    reference = from_template("gpu", "gpus")
-    pods = [
-        workloads.run(pod_manifest(name, [User(claims=["gpu"])], resourceClaims=[reference]))
-        for name in ("tenant-a", "tenant-b")
-    ]
+    create_template(workloads, "gpus", [request("one", drivers.device_class(driver))])
+    pods = [workloads.run(pod_with_claim(name, template="gpus")) for name in ("tenant-a", "tenant-b")]
 
     texts = [_only(rig.files(workloads.report(pod["metadata"]["name"]))) for pod in pods]
     (device,) = stream.read(texts[0])["requests"][0]["devices"]

@@ -13,14 +13,14 @@ from clusters.driver_host import HostedDriver
 from clusters.interface import Cluster, Node
 from harness.kube import PODS, Object
 from harness.waiting import NotYet, wait_until
+from suites.claims import create_claim, create_template, from_template, pod_with_claim, request
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import exclusive, requirement
 from suites.metadata import rig, stream
 from suites.metadata.kubelet import Kubelet
-from suites.metadata.rig import User, from_claim, from_template, request
-from suites.workload import Workloads, pod_manifest
+from suites.workload import Container, Workloads, pod_manifest
 
 _MOUNTS = "/proc/self/mountinfo"
 
@@ -33,14 +33,14 @@ def test_from_the_first_container_to_the_last(
     node = cluster.nodes[0]
     node.require_here()
     driver = drivers.start(nodes=[node])
-    rig.create_template(workloads, "gpus", request("one", drivers.device_class(driver)))
+    create_template(workloads, "gpus", [request("one", drivers.device_class(driver))])
     path = rig.template_path("gpu", "one", driver.name)
     mounts = ("--file", _MOUNTS)
     init = [
-        User("first", claims=["gpu"], args=[*mounts, "--exit", "0"]),
-        User("sidecar", claims=["gpu"], args=mounts, sidecar=True),
+        Container("first", claims=["gpu"], args=[*mounts, "--exit", "0"]),
+        Container("sidecar", claims=["gpu"], args=mounts, sidecar=True),
     ]
-    main = User("main", claims=["gpu"], args=[*mounts, "--exit", "0"])
+    main = Container("main", claims=["gpu"], args=[*mounts, "--exit", "0"])
     reference = from_template("gpu", "gpus")
     pod = pod_manifest("pod", [main], init=init, node=node.name, resourceClaims=[reference])
 
@@ -99,7 +99,7 @@ def _run_batch(workloads: Workloads, names: Sequence[str], between: Callable[[],
     claims = ["first", "second"]
     references = [from_template(claim, "gpus") for claim in claims]
     for name in names:
-        workloads.create(pod_manifest(name, [User(claims=claims)], resourceClaims=references))
+        workloads.create(pod_manifest(name, [Container(claims=claims)], resourceClaims=references))
     for name in names:
         workloads.wait_running(name)
     between()
@@ -115,7 +115,7 @@ def test_nothing_stays(
 ) -> None:
     """50 claims come and go, ten at a time with five pods: neither files nor CDI specs are left."""
     driver = drivers.start(devices=10)
-    rig.create_template(workloads, "gpus", request("one", drivers.device_class(driver)))
+    create_template(workloads, "gpus", [request("one", drivers.device_class(driver))])
     while_running: list[int] = []
     left: list[list[str]] = []
     for batch in range(5):
@@ -138,14 +138,12 @@ def test_the_option_holds_for_new_pods(
 ) -> None:
     """Off, on, off: each pod has what held at its start, and keeps it."""
     driver = drivers.start(devices=3, metadata={"enabled": False})
-    rig.create_template(workloads, "gpus", request("one", drivers.device_class(driver)))
+    create_template(workloads, "gpus", [request("one", drivers.device_class(driver))])
     pods = {"off": False, "on": True, "off-again": False}
     on_hosts: dict[str, list[str]] = {}
     for name, enabled in pods.items():
         driver.client.set_metadata(enabled=enabled)
-        workloads.run(
-            pod_manifest(name, [User(claims=["gpu"])], resourceClaims=[from_template("gpu", "gpus")])
-        )
+        workloads.run(pod_with_claim(name, template="gpus"))
         on_hosts[name] = rig.on_hosts(driver, cluster.nodes)
 
     at_start = {name: sorted(rig.files(workloads.report(name))) for name in pods}
@@ -153,7 +151,7 @@ def test_the_option_holds_for_new_pods(
     evidence("files at the start of each pod", at_start)
     evidence("on the hosts once each pod ran", on_hosts)
     expected = {
-        name: [rig.template_path("gpu", "one", driver.name)] if on else [] for name, on in pods.items()
+        name: [rig.template_path("device", "one", driver.name)] if on else [] for name, on in pods.items()
     }
     expect_equal("files at the start of each pod", at_start, expected)
     expect_equal("files of each pod in the end", in_the_end, expected)
@@ -213,11 +211,10 @@ def test_no_pod_without_its_metadata(
     """The driver can't write: the pod waits with an event, and runs with metadata once it can."""
     node = cluster.nodes[0]
     driver = drivers.start(nodes=[node])
-    claim = rig.create_claim(workloads, "a-claim", request("one", drivers.device_class(driver)))
+    claim = create_claim(workloads, "a-claim", [request("one", drivers.device_class(driver))])
     obstacle = obstruct(what, node, driver, claim)
-    reference = from_claim("gpu", "a-claim")
 
-    workloads.create(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[reference]))
+    workloads.create(pod_with_claim("pod", "a-claim"))
     error = _first_answer(driver, claim["metadata"]["uid"])
     evidence("the driver's answer", error or "no error")
     expect("preparing fails when the metadata can't be written", error, "an answer without an error")
@@ -260,7 +257,7 @@ def test_what_metadata_costs(
     """
     node = cluster.nodes[0]
     driver = drivers.start(nodes=[node])
-    claim = rig.create_claim(workloads, "a-claim", request("one", drivers.device_class(driver)))
+    claim = create_claim(workloads, "a-claim", [request("one", drivers.device_class(driver))])
     rig.allocate(workloads, claim, driver, node)
 
     with Kubelet(driver, node) as kubelet:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from clusters.interface import Cluster
 from suites.catalogue import Form
+from suites.claims import (
+    create_claim,
+    create_template,
+    first_available,
+    from_claim,
+    get_claim,
+    pod_with_claim,
+    request,
+)
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import requirement
 from suites.metadata import rig, stream
-from suites.metadata.rig import User, from_claim, from_template, request
 from suites.naming import Names
 from suites.workload import Container, Workloads, pod_manifest
 
@@ -18,9 +26,9 @@ from suites.workload import Container, Workloads, pod_manifest
 def test_a_claim_that_the_pod_names(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """The path has the claim's own name, whatever the pod calls it."""
     driver = drivers.start()
-    rig.create_claim(workloads, "a-claim", request("one", drivers.device_class(driver)))
+    create_claim(workloads, "a-claim", [request("one", drivers.device_class(driver))])
 
-    workloads.run(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[from_claim("gpu", "a-claim")]))
+    workloads.run(pod_with_claim("pod", "a-claim"))
 
     found = sorted(rig.files(workloads.report("pod")))
     evidence("metadata files", found)
@@ -31,16 +39,15 @@ def test_a_claim_that_the_pod_names(drivers: Drivers, workloads: Workloads, evid
 def test_a_claim_from_a_template(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """The path has the pod's name for the claim, not the generated one."""
     driver = drivers.start()
-    rig.create_template(workloads, "a-template", request("one", drivers.device_class(driver)))
-    reference = from_template("gpu", "a-template")
+    create_template(workloads, "a-template", [request("one", drivers.device_class(driver))])
 
-    workloads.run(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[reference]))
+    workloads.run(pod_with_claim("pod", template="a-template"))
 
     found = sorted(rig.files(workloads.report("pod")))
     (claim,) = workloads.claims("pod")
     evidence("generated name of the claim", claim["metadata"]["name"])
     evidence("metadata files", found)
-    expect_equal("the metadata files", found, [rig.template_path("gpu", "one", driver.name)])
+    expect_equal("the metadata files", found, [rig.template_path("device", "one", driver.name)])
 
 
 @requirement("MD-03")
@@ -50,7 +57,7 @@ def test_containers_see_only_their_requests(
     """By the paths and by what the files say; a reference to the whole claim brings all its requests."""
     driver = drivers.start(devices=3)
     gpu = drivers.device_class(driver)
-    rig.create_claim(workloads, "a-claim", *(request(name, gpu) for name in ("x", "y", "z")))
+    create_claim(workloads, "a-claim", [request(name, gpu) for name in ("x", "y", "z")])
     seen_by = {
         "only-x": (["gpu/x"], {"x"}),
         "only-y": (["gpu/y"], {"y"}),
@@ -58,7 +65,7 @@ def test_containers_see_only_their_requests(
         "whole": (["gpu"], {"x", "y", "z"}),
         "none": ([], set()),
     }
-    containers = [User(name, claims=claims) for name, (claims, _) in seen_by.items()]
+    containers = [Container(name, claims=claims) for name, (claims, _) in seen_by.items()]
 
     workloads.run(pod_manifest("pod", containers, resourceClaims=[from_claim("gpu", "a-claim")]))
 
@@ -81,11 +88,11 @@ def test_two_drivers_on_one_request(
     drivers.create_class(
         {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
     )
-    rig.create_claim(workloads, "a-claim", request("pair", DeviceClass(name), count=2))
+    create_claim(workloads, "a-claim", [request("pair", DeviceClass(name), count=2)])
 
-    workloads.run(pod_manifest("pod", [User(claims=["gpu"])], resourceClaims=[from_claim("gpu", "a-claim")]))
+    workloads.run(pod_with_claim("pod", "a-claim"))
 
-    claim = rig.get_claim(workloads, "a-claim")
+    claim = get_claim(workloads, "a-claim")
     found = rig.files(workloads.report("pod"))
     evidence("allocated", rig.results(claim))
     evidence("metadata files", found)
@@ -106,17 +113,14 @@ def test_the_chosen_alternative(drivers: Drivers, workloads: Workloads, evidence
     driver = drivers.start()
     none = drivers.device_class(driver, suffix="none", cel="false")
     some = drivers.device_class(driver, suffix="some")
-    alternatives = [
-        {"name": "best", "deviceClassName": none.name},
-        {"name": "good", "deviceClassName": some.name},
-    ]
-    rig.create_claim(workloads, "a-claim", {"name": "any", "firstAvailable": alternatives})
+    alternatives = [request("best", none), request("good", some)]
+    create_claim(workloads, "a-claim", [first_available("any", alternatives)])
     reference = from_claim("gpu", "a-claim")
 
-    workloads.run(pod_manifest("pod", [User(claims=["gpu/any"])], resourceClaims=[reference]))
+    workloads.run(pod_manifest("pod", [Container(claims=["gpu/any"])], resourceClaims=[reference]))
 
     found = rig.files(workloads.report("pod"))
-    evidence("allocated", rig.results(rig.get_claim(workloads, "a-claim")))
+    evidence("allocated", rig.results(get_claim(workloads, "a-claim")))
     evidence("metadata files", found)
     expect_equal("the metadata files", sorted(found), [rig.direct_path("a-claim", "any", driver.name)])
     (text,) = found.values()

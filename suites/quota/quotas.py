@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from clusters import driver_host
 from harness.errors import RequirementFailed
 from harness.kube import RESOURCE_CLAIMS, RESOURCE_QUOTAS, ApiError, KubeClient, Object
 from harness.waiting import NotYet, wait_until
+from suites.claims import claim_manifest, request
 from suites.drivers import DeviceClass, Drivers
 from suites.naming import Names
 
 CLAIM_COUNT = "count/resourceclaims.resource.k8s.io"
-Amount = int | Literal["All"]
 
 _BEYOND_ANY_QUOTA = 1_000_000
 
@@ -41,29 +41,6 @@ def class_without_devices(
     manifest = driver_host.device_class(names.name(suffix), names.driver("absent"), resource)
     drivers.create_class(manifest)
     return DeviceClass(names.name(suffix), resource)
-
-
-def request(name: str, *alternatives: tuple[DeviceClass, Amount], **fields: Any) -> Object:
-    """A request of a claim; several alternatives make it a `firstAvailable` one."""
-    made = [_devices(device_class, amount) for device_class, amount in alternatives]
-    if len(made) == 1:
-        return {"name": name, "exactly": {**made[0], **fields}}
-    return {"name": name, "firstAvailable": [{"name": f"{i}", **each} for i, each in enumerate(made)]}
-
-
-def _devices(device_class: DeviceClass, amount: Amount) -> Object:
-    mode = {"allocationMode": "All"} if amount == "All" else {"allocationMode": "ExactCount", "count": amount}
-    return {"deviceClassName": device_class.name, **mode}
-
-
-def claim_manifest(name: str, requests: Sequence[Object], **metadata: Any) -> Object:
-    """A ResourceClaim."""
-    return {
-        "apiVersion": RESOURCE_CLAIMS.api_version,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, **metadata},
-        "spec": {"devices": {"requests": list(requests)}},
-    }
 
 
 def refusal(create: Callable[[], object], *texts: str) -> str:
@@ -162,7 +139,7 @@ class Quotas:
 
         def enforced() -> bool:
             try:
-                self.claim("probe", request("all", (device_class, _BEYOND_ANY_QUOTA)), dry_run=True)
+                self.claim("probe", request("all", device_class, count=_BEYOND_ANY_QUOTA), dry_run=True)
             except ApiError as error:
                 if all(f"{entry}=" in error.message for entry in entries):
                     return True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from harness.kube import NAMESPACES, PODS, RESOURCE_QUOTAS, ApiError, KubeClient, Object
 from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
+from suites.claims import first_available, request
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
@@ -17,14 +18,12 @@ from suites.marks import requirement, without_driver
 from suites.naming import Names
 from suites.quota.quotas import (
     CLAIM_COUNT,
-    Amount,
     Quotas,
     by_class,
     by_explicit_name,
     by_implicit_name,
     class_without_devices,
     refusal,
-    request,
 )
 from suites.workload import Container, Workloads, pod_manifest
 
@@ -32,7 +31,7 @@ _ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 _ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 _MOST_PER_CLAIM = 32
 
-_Alternatives = Sequence[tuple[str, Amount]]
+_Alternatives = Sequence[tuple[str, int | Literal["All"]]]
 
 
 @requirement("QTA-01")
@@ -62,10 +61,7 @@ def test_a_claim_is_charged_the_most_it_may_take(
 ) -> None:
     """Each class is charged for its devices, and the quota that has room for exactly that has no more."""
     classes = {key: class_without_devices(drivers, names, key, named=False) for key in ("a", "b")}
-    made = [
-        request(f"r{i}", *((classes[key], amount) for key, amount in alternatives))
-        for i, alternatives in enumerate(requests)
-    ]
+    made = [_request(f"r{i}", alternatives, classes) for i, alternatives in enumerate(requests)]
     limits = {by_class(classes[key]): amount for key, amount in expected.items()} | {CLAIM_COUNT: 5}
     quotas = Quotas(kube, namespace)
     quotas.create(limits)
@@ -80,11 +76,21 @@ def test_a_claim_is_charged_the_most_it_may_take(
     expect_equal("the quota controller counts the same", quotas.recount(), charged)
     entry = by_class(classes["a"])
     words = refusal(
-        lambda: quotas.claim("beyond", request("one", (classes["a"], 1))),
+        lambda: quotas.claim("beyond", request("one", classes["a"])),
         f"requested: {entry}=1, used: {entry}={expected['a']}, limited: {entry}={expected['a']}",
     )
     evidence("one device more", words)
     expect_equal("what is refused is not charged", quotas.used(), charged)
+
+
+def _request(name: str, alternatives: _Alternatives, classes: Mapping[str, DeviceClass]) -> Object:
+    made = [
+        request(f"{i}", classes[key], count=amount)
+        if isinstance(amount, int)
+        else request(f"{i}", classes[key], everything=True)
+        for i, (key, amount) in enumerate(alternatives)
+    ]
+    return first_available(name, made) if len(made) > 1 else made[0] | {"name": name}
 
 
 @requirement("QTA-08")
@@ -99,7 +105,7 @@ def test_admin_access_is_charged(
     quotas.create({by_class(device_class): 3})
     quotas.wait_enforced(device_class, by_class(device_class))
 
-    made = quotas.claim("first", request("device", (device_class, 2), adminAccess=True))
+    made = quotas.claim("first", request("device", device_class, count=2, adminAccess=True))
 
     evidence("request", made["spec"]["devices"]["requests"])
     evidence("charged", quotas.used())
@@ -108,7 +114,7 @@ def test_admin_access_is_charged(
     expect_equal("charged", quotas.used(), {by_class(device_class): 2})
     expect_equal("the quota controller counts the same", quotas.recount(), {by_class(device_class): 2})
     words = refusal(
-        lambda: quotas.claim("second", request("device", (device_class, 2), adminAccess=True)),
+        lambda: quotas.claim("second", request("device", device_class, count=2, adminAccess=True)),
         f"{by_class(device_class)}=2",
     )
     evidence("beyond the quota", words)
@@ -142,14 +148,14 @@ def test_imitations_are_charged_while_the_pod_waits(
     metadata = _imitation(_held_pod(workloads, "pod", device_class))
     expect_equal("charged for the pod itself", quotas.used(), {entry: 1})
 
-    quotas.claim("first", request("device", (device_class, 1)), metadata=metadata)
+    quotas.claim("first", request("device", device_class), metadata=metadata)
     _wait_refused(quotas, device_class, metadata)
     charged = [quotas.used()[entry]]
     for name in ("second", "third"):
-        quotas.claim(name, request("device", (device_class, 1)), metadata=metadata)
+        quotas.claim(name, request("device", device_class), metadata=metadata)
         charged.append(quotas.used()[entry])
     words = refusal(
-        lambda: quotas.claim("fourth", request("device", (device_class, 1)), metadata=metadata),
+        lambda: quotas.claim("fourth", request("device", device_class), metadata=metadata),
         f"requested: {entry}=1, used: {entry}=3",
     )
 
@@ -167,7 +173,7 @@ def _wait_refused(quotas: Quotas, device_class: DeviceClass, metadata: Object) -
 
     def refused() -> bool:
         try:
-            quotas.claim("probe", request("device", (device_class, 3)), dry_run=True, metadata=metadata)
+            quotas.claim("probe", request("device", device_class, count=3), dry_run=True, metadata=metadata)
         except ApiError as error:
             return "exceeded quota" in error.message
         raise NotYet("a further imitation is charged less than it asks for")
@@ -189,10 +195,10 @@ def test_imitations_are_charged_beside_a_special_claim(
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 1})]))
     before = quotas.used()
 
-    quotas.claim("imitation", request("device", (device_class, 1)), metadata=_imitation(pod))
+    quotas.claim("imitation", request("device", device_class), metadata=_imitation(pod))
     after = quotas.used()
     words = refusal(
-        lambda: quotas.claim("more", request("device", (device_class, 1)), metadata=_imitation(pod)),
+        lambda: quotas.claim("more", request("device", device_class), metadata=_imitation(pod)),
         *(f"{entry}=1" for entry in entries),
     )
 
@@ -228,7 +234,7 @@ def test_a_poor_imitation_is_charged_in_full(
     }[flaw]
 
     words = refusal(
-        lambda: quotas.claim("claim", request("device", (device_class, 3)), metadata=metadata),
+        lambda: quotas.claim("claim", request("device", device_class, count=3), metadata=metadata),
         f"requested: {entry}=3, used: {entry}=1, limited: {entry}=3",
     )
 
@@ -255,7 +261,7 @@ def test_plain_claims_and_the_implicit_name(
     quotas.create({implicit: 9, by_class(device_class): 9}, "with-the-class")
     quotas.wait_enforced(device_class, by_class(device_class))
 
-    quotas.claim("claim", request("device", (device_class, 2)))
+    quotas.claim("claim", request("device", device_class, count=2))
 
     for name in ("alone", "with-the-class"):
         evidence(f"charged at once: quota {name}", quotas.used(name))

@@ -8,6 +8,7 @@ from clusters import metrics
 from clusters.interface import Cluster
 from harness.kube import KubeClient
 from suites.catalogue import Form
+from suites.claims import request
 from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
@@ -20,7 +21,6 @@ from suites.quota.quotas import (
     by_explicit_name,
     by_implicit_name,
     refusal,
-    request,
 )
 from suites.workload import Container, Workloads, pod_manifest
 
@@ -43,10 +43,10 @@ def test_a_special_claim_is_charged_like_any_other(
 
     workloads.run(pod_manifest("pod", [Container(resources={device_class.resource(form): 2})]))
     with_pod = quotas.used()
-    quotas.claim("user", request("device", (device_class, 3)))
+    quotas.claim("user", request("device", device_class, count=3))
     with_both = quotas.used()
     words = refusal(
-        lambda: quotas.claim("more", request("device", (device_class, 1))),
+        lambda: quotas.claim("more", request("device", device_class)),
         f"{by_class(device_class)}=1",
     )
     recounted = quotas.recount()
@@ -118,7 +118,7 @@ def test_the_explicit_name_covers_everything(
     note("pod of DRA, 1 device by the explicit name")
     mixed.run_on_dra("both", Form.EXPLICIT, Form.IMPLICIT)
     note("pod of DRA, 1 device by each name")
-    mixed.quotas.claim("user", request("device", (mixed.device_class, 2)))
+    mixed.quotas.claim("user", request("device", mixed.device_class, count=2))
     note("claim of 2 devices")
 
     evidence("charged after each step", charged)
@@ -132,7 +132,7 @@ def test_the_explicit_name_covers_everything(
     evidence(
         "a further claim",
         refusal(
-            lambda: mixed.quotas.claim("beyond", request("device", (mixed.device_class, 1))),
+            lambda: mixed.quotas.claim("beyond", request("device", mixed.device_class)),
             f"requested: {entry}=1, used: {entry}=7",
         ),
     )
@@ -158,7 +158,7 @@ def test_the_implicit_name_covers_dra_alone(
     note("pod of DRA, 1 device by the explicit name")
     mixed.run_on_dra("implicit", Form.IMPLICIT)
     note("pod of DRA, 1 device by the implicit name")
-    mixed.quotas.claim("user", request("device", (mixed.device_class, 2)))
+    mixed.quotas.claim("user", request("device", mixed.device_class, count=2))
     note("claim of 2 devices")
 
     evidence("charged after each step", charged)
@@ -186,7 +186,7 @@ def test_the_worked_example(mixed: Mixed, evidence: Observations) -> None:
     mixed.run_on_plugin("plugin", 1)
     mixed.run_on_dra("explicit", Form.EXPLICIT)
     mixed.run_on_dra("implicit", Form.IMPLICIT)
-    mixed.quotas.claim("user", request("device", (device_class, 2)))
+    mixed.quotas.claim("user", request("device", device_class, count=2))
 
     used, recounted = mixed.quotas.used(), mixed.quotas.recount()
     evidence("used", used)
@@ -206,7 +206,7 @@ def _pod_within_its_own_quota(
     resource = device_class.resource(form)
     quotas.create({f"requests.{resource}": 9, by_class(device_class): 1})
     quotas.wait_enforced(device_class, by_class(device_class))
-    quotas.claim("user", request("device", (device_class, 1)))
+    quotas.claim("user", request("device", device_class))
     workloads.create(pod_manifest("pod", [Container(resources={resource: 1})]))
     return workloads.wait_event("pod", "create claim for extended resources")
 

@@ -11,21 +11,18 @@ from harness.errors import RequirementFailed
 from harness.kube import (
     DEVICE_TAINT_RULES,
     PODS,
-    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     KubeClient,
     Object,
 )
 from harness.waiting import NotYet, wait_until
-from suites.devices import allocated
+from suites import claims
 from suites.drivers import Drivers
 from suites.expect import expect
 from suites.naming import LABEL, Names
-from suites.workload import Container, Workloads, pod_manifest
+from suites.workload import Workloads
 
 KEY = "check.dra-harness.dev/broken"
-REFUSED = "cannot allocate all claims"
-"""What the scheduler says of a pod if no device, or none without an untolerated taint, is left for it."""
 _SETTLE_ATTEMPTS = 10
 
 
@@ -99,41 +96,27 @@ class Bench:
         self._markers = 0
 
     def request(self, *tolerations: Object, slot: int | None = None, **fields: Any) -> Object:
-        """The spec of a claim with one request; `fields` are more of the request's."""
-        exactly: Object = {"deviceClassName": self.device_class.name, **fields}
+        """A request for devices; `fields` are more of it, as `claims.request` takes them."""
         if tolerations:
-            exactly["tolerations"] = list(tolerations)
-        if slot is not None:
-            expression = f"device.attributes[{self.driver.name!r}].slot == {slot}"
-            exactly["selectors"] = [{"cel": {"expression": expression}}]
-        return {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
+            fields["tolerations"] = list(tolerations)
+        cel = "" if slot is None else f"device.attributes[{self.driver.name!r}].slot == {slot}"
+        return claims.request("device", self.device_class, cel=cel, **fields)
 
     def claim(self, name: str, *tolerations: Object, slot: int | None = None, **fields: Any) -> Object:
         """Create a claim."""
-        manifest = {
-            "apiVersion": RESOURCE_CLAIMS.api_version,
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": self.request(*tolerations, slot=slot, **fields),
-        }
-        return self.workloads.kube.create(RESOURCE_CLAIMS, manifest, self.workloads.namespace)
+        request = self.request(*tolerations, slot=slot, **fields)
+        return claims.create_claim(self.workloads, name, [request])
 
     def template(self, name: str, *tolerations: Object) -> Object:
         """Create a template of claims."""
-        manifest = {
-            "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": name},
-            "spec": {"spec": self.request(*tolerations)},
-        }
-        return self.workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, self.workloads.namespace)
+        return claims.create_template(self.workloads, name, [self.request(*tolerations)])
 
     def ask(
         self, name: str, *tolerations: Object, slot: int | None = None, node: str = "", **fields: Any
     ) -> None:
         """Create a pod and a claim for it, both of that name."""
         self.claim(name, *tolerations, slot=slot, **fields)
-        self.workloads.create(pod_with_claim(name, node=node))
+        self.workloads.create(claims.pod_with_claim(name, node=node))
 
     def run(
         self, name: str, *tolerations: Object, slot: int | None = None, node: str = "", **fields: Any
@@ -147,11 +130,11 @@ class Bench:
     ) -> str:
         """Create a pod with a claim that must not be served; returns the scheduler's reason."""
         self.ask(name, *tolerations, slot=slot, node=node, **fields)
-        return self.workloads.wait_unschedulable(name, REFUSED)
+        return self.workloads.wait_unschedulable(name, claims.NO_FIT)
 
     def devices_of(self, name: str) -> list[str]:
         """The devices allocated to a claim."""
-        return allocated(self.workloads.kube.get(RESOURCE_CLAIMS, name, self.workloads.namespace))
+        return claims.allocated_to(self.workloads, name)
 
     def remove(self, name: str) -> None:
         """Delete a pod and its claim."""
@@ -183,14 +166,6 @@ class Bench:
         raise RequirementFailed(
             "a rule keeps new pods from the device that it selects", f"{_SETTLE_ATTEMPTS} pods got it"
         )
-
-
-def pod_with_claim(name: str, claim: str = "", *, template: str = "", node: str = "", **spec: Any) -> Object:
-    """A pod that uses a claim, by default the one of its own name, or one made from a template."""
-    source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim or name}
-    pod = pod_manifest(name, [Container()], node=node, resourceClaims=[{"name": "device", **source}], **spec)
-    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "device"}]}
-    return pod
 
 
 def wait_evicted(workloads: Workloads, pod: Object, deadline: float = 30.0) -> Object:

@@ -12,12 +12,13 @@ from fake_driver.client import DriverError
 from harness.errors import RequirementFailed
 from harness.kube import Object
 from harness.waiting import NotYet, wait_until
+from suites.claims import pod_with_claim
 from suites.devices import given
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import requirement
-from suites.taints.support import Bench, expect_evicted, pod_with_claim, taint, wait_evicted
+from suites.taints.support import Bench, expect_evicted, taint, wait_evicted
 from suites.workload import Workloads
 
 _MAX_TAINTED_DEVICES = 64

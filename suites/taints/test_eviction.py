@@ -12,6 +12,7 @@ from fake_driver.faults import Fault, FaultKind
 from harness.kube import DEPLOYMENTS, PODS, RESOURCE_CLAIMS, Object
 from harness.waiting import NotYet, wait_until
 from suites.catalogue import Form
+from suites.claims import pod_with_claim
 from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
@@ -24,7 +25,6 @@ from suites.taints.support import (
     expect_evicted,
     expect_left_alone,
     now,
-    pod_with_claim,
     taint,
     tolerates,
     wait_evicted,

@@ -14,14 +14,15 @@ import pytest
 from clusters import driver_host, metrics
 from clusters.interface import Cluster
 from harness.errors import RequirementFailed
-from harness.kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, KubeClient, Object
+from harness.kube import NODES, PODS, RESOURCE_SLICES, KubeClient, Object
 from harness.waiting import NotYet, wait_until
-from suites.drivers import Drivers
+from suites.claims import create_claim, pod_with_claim, request
+from suites.drivers import DeviceClass, Drivers
 from suites.evidence import Observations
 from suites.expect import expect_equal
 from suites.marks import exclusive, requirement
 from suites.naming import LABEL, Names
-from suites.taints.support import now, pod_with_claim, taint
+from suites.taints.support import now, taint
 from suites.workload import Workloads
 
 _PODS = 100
@@ -39,8 +40,8 @@ class Crowd:
         self._workloads = workloads
         self._node = names.name("node")
         self._driver = names.driver()
-        self._class = names.name("gpu")
-        drivers.create_class(driver_host.device_class(self._class, self._driver))
+        self._class = DeviceClass(names.name("gpu"))
+        drivers.create_class(driver_host.device_class(self._class.name, self._driver))
         self._slices: list[Object] = []
 
     def gather(self, count: int) -> list[Object]:
@@ -103,14 +104,7 @@ class Crowd:
         return self._kube.create(RESOURCE_SLICES, manifest)
 
     def _create_pod(self, name: str) -> None:
-        request = {"name": "device", "exactly": {"deviceClassName": self._class}}
-        claim = {
-            "apiVersion": RESOURCE_CLAIMS.api_version,
-            "kind": "ResourceClaim",
-            "metadata": {"name": name},
-            "spec": {"devices": {"requests": [request]}},
-        }
-        self._kube.create(RESOURCE_CLAIMS, claim, self._workloads.namespace)
+        create_claim(self._workloads, name, [request("device", self._class)])
         # Nobody confirms the end of a pod on this node, and nobody keeps the node Ready.
         pod = pod_with_claim(
             name,

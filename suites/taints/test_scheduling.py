@@ -9,12 +9,13 @@ import pytest
 from clusters.interface import Cluster
 from harness.kube import NAMESPACES, NODES, RESOURCE_CLAIMS, KubeClient, Object
 from harness.waiting import NotYet, wait_until
+from suites.claims import NO_FIT, pod_with_claim
 from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect_equal
 from suites.marks import exclusive, requirement
-from suites.taints.support import KEY, REFUSED, Bench, pod_with_claim, taint, tolerates
+from suites.taints.support import KEY, Bench, taint, tolerates
 from suites.workload import Container, Workloads, pod_manifest
 
 _ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
@@ -28,7 +29,7 @@ def test_a_taint_keeps_pods_away(drivers: Drivers, workloads: Workloads, evidenc
     refusal = bench.refuse("plain")
     bench.run("tolerating", tolerates(effect="NoSchedule"))
     tolerating = given(workloads.report("tolerating"))
-    still = workloads.wait_unschedulable("plain", REFUSED)
+    still = workloads.wait_unschedulable("plain", NO_FIT)
     bench.remove("tolerating")
     bench.driver.client.set_inventory({"devices": [{"name": "gpu-0", "attributes": {"slot": {"int": 0}}}]})
     workloads.wait_running("plain")
@@ -105,7 +106,7 @@ def test_which_tolerations_match(drivers: Drivers, workloads: Workloads, evidenc
     for name, toleration in {**_MATCHING, **_OTHER}.items():
         bench.ask(name, toleration)
     served = {name: _wait_allocated(workloads, name) for name in _MATCHING}
-    refusals = {name: workloads.wait_unschedulable(name, REFUSED) for name in _OTHER}
+    refusals = {name: workloads.wait_unschedulable(name, NO_FIT) for name in _OTHER}
 
     evidence("the taint of every device", tainted[0])
     evidence("tolerations that match", {name: [_MATCHING[name], served[name]] for name in _MATCHING})
@@ -134,7 +135,7 @@ def test_a_device_taint_is_none_of_the_node(
 
     bench.claim("tolerant-pod")
     workloads.create(pod_with_claim("tolerant-pod", tolerations=[{"operator": "Exists"}]))
-    refusal = workloads.wait_unschedulable("tolerant-pod", REFUSED)
+    refusal = workloads.wait_unschedulable("tolerant-pod", NO_FIT)
     free = workloads.run(pod_manifest("no-device", [Container()], node=bench.node))
 
     evidence("why the pod that tolerates every taint of a node waits", refusal)
@@ -192,8 +193,8 @@ def test_all_devices_needs_every_toleration(
     """A request for all devices waits because of one tainted device, and is served with a toleration."""
     bench = Bench(drivers, workloads, 3, taints={1: [taint("NoSchedule")]})
 
-    refusal = bench.refuse("plain", allocationMode="All")
-    bench.run("tolerating", tolerates(), allocationMode="All")
+    refusal = bench.refuse("plain", everything=True)
+    bench.run("tolerating", tolerates(), everything=True)
 
     evidence("why all devices are refused", refusal)
     evidence("devices of the claim that tolerates", bench.devices_of("tolerating"))
