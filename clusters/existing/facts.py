@@ -9,6 +9,7 @@ from clusters import metrics
 from clusters.existing import reach
 from clusters.interface import Profile
 from clusters.local.simulated import SIMULATED
+from clusters.node_ready import keeps_pods_away, not_ready
 from clusters.profiles import feature_gates
 from harness.kube import NODES, RESOURCE_SLICES, ApiError, KubeClient, Object
 
@@ -55,15 +56,15 @@ def look(kube: KubeClient) -> Facts:
     nodes = kube.list(NODES)
     simulated = [node for node in nodes if _is_simulated(node)]
     real = [node for node in nodes if not _is_simulated(node)]
-    ready = [node for node in real if _is_ready(node)]
+    ready = [node for node in real if not not_ready(node)]
     return Facts(
         user=user,
         kubernetes=kubernetes,
         gates=_gates(kube),
         api_versions=_api_versions(kube),
-        nodes=_names(node for node in ready if not _keeps_pods_away(node)),
-        nodes_not_ready=_names(node for node in real if not _is_ready(node)),
-        nodes_tainted=_names(node for node in ready if _keeps_pods_away(node)),
+        nodes=_names(node for node in ready if not keeps_pods_away(node)),
+        nodes_not_ready=_names(node for node in real if not_ready(node)),
+        nodes_tainted=_names(node for node in ready if keeps_pods_away(node)),
         simulated_nodes=len(simulated),
         drivers=_drivers(kube),
     )
@@ -71,18 +72,6 @@ def look(kube: KubeClient) -> Facts:
 
 def _names(nodes: Iterable[Object]) -> tuple[str, ...]:
     return tuple(sorted(node["metadata"]["name"] for node in nodes))
-
-
-def _keeps_pods_away(node: Object) -> bool:
-    spec = node.get("spec", {})
-    return bool(spec.get("unschedulable")) or any(
-        taint["effect"] in {"NoSchedule", "NoExecute"} for taint in spec.get("taints", ())
-    )
-
-
-def _is_ready(node: Object) -> bool:
-    conditions = node.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _is_simulated(node: Object) -> bool:

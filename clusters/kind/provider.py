@@ -21,10 +21,11 @@ from clusters.kind import config, credentials, docker, logs, node_image, nodes, 
 from clusters.local import bootstrap, cgroups, simulated
 from clusters.local.node import has_cap_sys_resource
 from clusters.local.state import new_id, write_atomically
+from clusters.node_ready import all_take_pods
 from clusters.profiles import feature_gates
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
-from harness.kube import NODES, KubeClient
-from harness.waiting import NotYet, wait_until
+from harness.kube import KubeClient
+from harness.waiting import wait_until
 
 _CREATE_SECONDS = 300.0
 _READY_SECONDS = 120.0
@@ -326,13 +327,7 @@ class _BringUp:
 
     def _wait_for_nodes(self, client: KubeClient) -> None:
         def ready() -> bool:
-            found = {node["metadata"]["name"]: node for node in client.list(NODES)}
-            waiting = [
-                name for name in self.state.workers if name not in found or not restart.is_ready(found[name])
-            ]
-            if waiting:
-                raise NotYet(f"not {', '.join(waiting)}")
-            return True
+            return all_take_pods(client, self.state.workers)
 
         _or_blocked(lambda: wait_until(ready, _READY_SECONDS, "all workers to be Ready", interval=0.1))
 

@@ -22,9 +22,10 @@ import yaml
 from clusters.kind import logs, nodes
 from clusters.kind.state import KindState
 from clusters.local.state import write_atomically
+from clusters.node_ready import all_take_pods
 from clusters.profiles import gates_value
 from harness.errors import EnvironmentBlocked, UsageError
-from harness.kube import NODES, ApiError, KubeClient, Object
+from harness.kube import NODES, ApiError, KubeClient
 from harness.waiting import NotYet, WaitTimeout, wait_until
 
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -139,13 +140,7 @@ def _restart_kubelet(
         return client.request("GET", healthz, accept="*/*") == "ok"
 
     _wait(state, f"kubelet/{node}", healthy, f"the kubelet of {node} to be healthy")
-    _wait(state, f"kubelet/{node}", lambda: is_ready(client.get(NODES, node)), f"{node} to be Ready")
-
-
-def is_ready(found: Object) -> bool:
-    """Whether a node is Ready and may take pods."""
-    conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
-    return conditions.get("Ready") == "True" and not found["spec"].get("taints")
+    _wait(state, f"kubelet/{node}", lambda: all_take_pods(client, [node]), f"{node} to be Ready")
 
 
 def _healthy(state: KindState, component: str) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 from clusters import processes
 from clusters.local.layout import KUBELET_CLIENT, Layout
+from clusters.node_ready import all_take_pods
 from harness.errors import EnvironmentBlocked
-from harness.kube import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NODES, KubeClient
-from harness.waiting import NotYet, wait_until
+from harness.kube import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, KubeClient
+from harness.waiting import wait_until
 
 _READY_SECONDS = 60.0
 _DRIVER = "dra-harness-driver"
@@ -59,16 +60,7 @@ def wait_for_nodes(
             if kubelet.poll() is not None:
                 log = layout.log(f"kubelet/{name}")
                 raise EnvironmentBlocked(f"{name}: its kubelet ended: {processes.tail(log)}")
-        nodes = {node["metadata"]["name"]: node for node in client.list(NODES)}
-        for name in kubelets:
-            if name not in nodes:
-                raise NotYet(f"{name} is not registered")
-            conditions = {c["type"]: c for c in nodes[name].get("status", {}).get("conditions", ())}
-            if conditions.get("Ready", {}).get("status") != "True":
-                raise NotYet(f"{name}: {conditions.get('Ready', {}).get('message', 'no condition')}")
-            if taints := nodes[name]["spec"].get("taints"):
-                raise NotYet(f"{name}: tainted {[taint['key'] for taint in taints]}")
-        return True
+        return all_take_pods(client, kubelets)
 
     try:
         wait_until(ready, _READY_SECONDS, "all nodes to be Ready", interval=0.05)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from clusters.driver_pods import serving_in_pods
-from clusters.existing.facts import _keeps_pods_away
 from harness.errors import EnvironmentBlocked
 from harness.kube import RESOURCE_SLICES, KubeClient
 from tests.support.paper import paper_cluster
@@ -20,19 +17,6 @@ def test_drivers_in_pods_serve_nodes_elsewhere_whose_folders_are_out_of_reach() 
     assert (served.nodes_elsewhere, served.driver_image) == ((), "image:v1")
     with pytest.raises(EnvironmentBlocked, match="needs the directories of a's kubelet"):
         served.nodes[0].require_here()
-
-
-@pytest.mark.parametrize(
-    ("spec", "away"),
-    [
-        ({}, False),
-        ({"unschedulable": True}, True),
-        ({"taints": [{"key": "k", "effect": "NoSchedule"}]}, True),
-        ({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}, False),
-    ],
-)
-def test_nodes_that_keep_pods_away(spec: dict[str, Any], away: bool) -> None:
-    assert _keeps_pods_away({"spec": spec}) is away
 
 
 def test_what_is_adopted_is_deleted_by_its_uid() -> None:
