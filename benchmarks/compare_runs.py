@@ -23,7 +23,8 @@ import psutil
 
 from benchmarks.main_job import timed
 from clusters import processes
-from clusters.local import cgroups, state
+from clusters.local import cgroups
+from clusters.local.state import ClusterState
 from clusters.metrics import SCHEDULER
 from harness.waiting import wait_until
 from load.compare import Comparison, compare
@@ -138,7 +139,7 @@ def _load(results: Path, run_id: str, rate: float, seconds: int) -> LoadResult:
 
 
 def _scheduler() -> int:
-    cluster = state.load(_CLUSTER).id
+    cluster = ClusterState.load(_CLUSTER).id
     return wait_until(
         lambda: processes.main_pid(cluster, SCHEDULER, SCHEDULER), 10, "the scheduler's process"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from clusters import processes
-from clusters.local import state
+from clusters.local.state import ClusterState
 from harness import events, journal
 
 _COMMAND = [sys.executable, "-m", "cli.main"]
@@ -28,7 +28,7 @@ def main() -> None:
         results = Path(folder)
         figures["up"] = timed("up", _NAME)
         try:
-            memory = _memory_mib(state.load(_NAME).id)
+            memory = _memory_mib(ClusterState.load(_NAME).id)
             subprocess.run(
                 [*_COMMAND, "run", "extended-resource", "--cluster", _NAME, "--run-id", _NAME],
                 check=False,

@@ -24,8 +24,8 @@ from clusters import driver_chart, manifests
 from clusters.driver_host import HostedDriver, Started
 from clusters.driver_pods_client import PodsClient
 from clusters.interface import Cluster, Node
+from clusters.kubelet import KUBELET_DIR
 from clusters.local.network import free_ports
-from clusters.local.state import KUBELET_DIR_IN_NODE
 from clusters.manifests import DAEMON_SETS
 from clusters.pod_proxy import PodProxyTransport
 from harness.errors import HarnessError, RequirementFailed
@@ -238,7 +238,7 @@ def namespace_of(owner: str) -> str:
 def serving_in_pods(cluster: Cluster, image: str) -> Cluster:
     """A cluster whose bundled drivers are pods of this image, also on nodes that are not of this machine."""
     elsewhere = tuple(
-        Node(name, Path(KUBELET_DIR_IN_NODE), KUBELET_DIR_IN_NODE, Path(_CDI_DIR), here=False)
+        Node(name, Path(KUBELET_DIR), KUBELET_DIR, Path(_CDI_DIR), here=False)
         for name in cluster.nodes_elsewhere
     )
     return replace(cluster, driver_image=image, nodes=(*cluster.nodes, *elsewhere), nodes_elsewhere=())

@@ -1,10 +1,13 @@
-"""Settings that the kubelets of all our clusters have in common."""
+"""What the kubelets of all our clusters have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+
+KUBELET_DIR = "/var/lib/kubelet"
+"""A kubelet's own directory, as its node sees it."""
 
 FREQUENCIES: Mapping[str, Any] = MappingProxyType(
     {

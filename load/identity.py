@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from clusters.local.state import write_atomically
 from harness.errors import EnvironmentBlocked, UsageError
+from harness.files import write_atomically
 from harness.kube import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

@@ -19,8 +19,9 @@ from clusters.existing.kubeconfig import single_context
 from clusters.existing.reach import explained
 from clusters.existing.rights import Right, missing
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
-from clusters.local.state import new_id, write_atomically
+from clusters.records import new_id
 from harness.errors import EnvironmentBlocked, UsageError
+from harness.files import write_atomically
 from harness.kube import KubeClient
 from harness.settings import state_root
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clusters import processes
 from clusters.kind import nodes
-from clusters.kind.state import KindState, load
+from clusters.kind.state import KindState
 from harness.errors import EnvironmentBlocked
 
 _UNITS = ("kubelet", "containerd")
@@ -27,7 +27,7 @@ def collect(name: str) -> None:
     Raises:
         EnvironmentBlocked: none could be had.
     """
-    state = load(name)
+    state = KindState.find(name)
     if state is None:
         return
     failed = []

@@ -17,13 +17,15 @@ from clusters import driver_host, processes
 from clusters.components import KIND, PROGRAMS, ComponentSource
 from clusters.components.image import write_archive
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
-from clusters.kind import config, credentials, docker, logs, node_image, nodes, preflight, restart, state
+from clusters.kind import config, credentials, docker, logs, node_image, nodes, preflight, restart
+from clusters.kind.state import NODE_FOLDERS, KindState
 from clusters.local import bootstrap, cgroups, simulated
 from clusters.local.node import has_cap_sys_resource
-from clusters.local.state import new_id, write_atomically
 from clusters.node_ready import all_take_pods
 from clusters.profiles import feature_gates
-from harness.errors import EnvironmentBlocked, HarnessError, UsageError
+from clusters.records import new_id
+from harness.errors import EnvironmentBlocked, HarnessError
+from harness.files import write_atomically
 from harness.kube import KubeClient
 from harness.waiting import wait_until
 
@@ -49,11 +51,7 @@ class KindProvider:
         preflight.require(spec)
         driver_host.bundled_inventory(spec.inventory)  # a wrong one ends here, before anything is made
         self.sweep()
-        if state.load(spec.name) is not None:
-            raise UsageError(
-                f"a kind cluster named {spec.name!r} exists; choose another name, or first "
-                f"`dra-harness down {spec.name}`"
-            )
+        KindState.require_free(spec.name)
         programs = self._programs(spec, progress)
         image = self._image or node_image.ensure(self._source, spec.kubernetes, progress.components)
         reserved = self._reserve(spec, image, programs["kind"])
@@ -68,44 +66,30 @@ class KindProvider:
 
     def attach(self, name: str) -> Cluster:
         """Find a cluster that is up."""
-        found = _load(name)
-        if not found.ready:
-            raise UsageError(f"cluster {name!r} did not come up; `dra-harness down {name}` cleans it")
-        return found.cluster()
+        return KindState.attach(name)
 
     def down(self, name: str, *, force: bool = False) -> None:
         """Remove a cluster and everything of it; see `ClusterProvider.down`."""
-        found = _load(name)
+        found = KindState.load(name)
         if name in self._locks:
             self._locks.pop(name).release()
-        try:
-            with state.maker_lock(found).acquire(blocking=False):
-                _remove(found)
-        except filelock.Timeout:
-            if not force:
-                raise UsageError(
-                    f"cluster {name!r} is in use by the process that makes it; end that, or use --force"
-                ) from None
+        with found.taken(force=force):
             _remove(found)
 
     def sweep(self) -> None:
         """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
-        for found in state.load_all():
-            if found.kept:
-                continue
-            try:
-                with state.maker_lock(found).acquire(blocking=False):
+        for found in KindState.every():
+            with found.orphaned() as orphaned:
+                if orphaned:
                     _remove(found)
-            except filelock.Timeout:
-                continue
 
     def list(self) -> Sequence[Cluster]:
         """All kind clusters of this user, also those left half-way."""
-        return [found.cluster() for found in state.load_all()]
+        return [found.cluster() for found in KindState.every()]
 
     def status(self, name: str) -> Sequence[ComponentStatus]:
         """The processes that the cluster should have, and where `collect_logs` puts their logs."""
-        found = _load(name)
+        found = KindState.load(name)
         statuses = []
         for component in logs.components(found):
             program, _, node = component.partition("/")
@@ -121,7 +105,7 @@ class KindProvider:
 
     def load_image(self, name: str, archive: Path) -> None:
         """Bring an image to every worker; see `LoadsImages`."""
-        _load_archive(_load(name), archive)
+        _load_archive(KindState.load(name), archive)
 
     def restart(
         self,
@@ -131,7 +115,7 @@ class KindProvider:
         flags: Mapping[str, str] | None = None,
     ) -> None:
         """Restart one component; see `ClusterProvider.restart`."""
-        restart.restart(_load(name), component, gates, flags)
+        restart.restart(KindState.load(name), component, gates, flags)
 
     def _programs(self, spec: ClusterSpec, progress: Progress) -> dict[str, Path]:
         wanted = [PROGRAMS["pod"]]
@@ -143,9 +127,9 @@ class KindProvider:
         programs = dict(self._source.ensure(wanted, spec.kubernetes, progress.components))
         return programs if on_path is None else programs | {"kind": Path(on_path)}
 
-    def _reserve(self, spec: ClusterSpec, image: str, kind: Path) -> state.KindState:
+    def _reserve(self, spec: ClusterSpec, image: str, kind: Path) -> KindState:
         """Take a name, and write it down, before anything is made."""
-        reserved = state.KindState(
+        reserved = KindState(
             id=new_id(),
             name=spec.name,
             kubernetes=spec.kubernetes,
@@ -157,8 +141,8 @@ class KindProvider:
             simulated_nodes=spec.simulated_nodes,
             gates=dict(spec.gates),
         )
-        state.save(reserved)
-        self._locks[spec.name] = state.maker_lock(reserved)
+        reserved.save()
+        self._locks[spec.name] = reserved.maker_lock()
         self._locks[spec.name].acquire()
         return reserved
 
@@ -172,34 +156,26 @@ def image_version(image: str) -> str:
     return docker.run(["run", "--rm", "--entrypoint", "cat", image, "/kind/version"]).strip()
 
 
-def _load(name: str) -> state.KindState:
-    found = state.load(name)
-    if found is None:
-        known = ", ".join(each.name for each in state.load_all()) or "none"
-        raise UsageError(f"no kind cluster is named {name!r}; there are: {known}")
-    return found
-
-
-def _remove(found: state.KindState) -> None:
+def _remove(found: KindState) -> None:
     """End what was started for the cluster, and have kind delete its nodes. Safe to repeat."""
     processes.kill(found.id)
     if not _daemon_was_purged(found):
         # Docker may still be making the container that a client which was just killed asked for.
         _or_blocked(lambda: wait_until(lambda: _deleted(found), _DELETE_SECONDS, "the containers to be gone"))
-    state.remove(found)
+    found.remove()
 
 
-def _deleted(found: state.KindState) -> bool:
+def _deleted(found: KindState) -> bool:
     _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
     return not nodes.containers(found.kind_name)
 
 
-def _daemon_was_purged(found: state.KindState) -> bool:
+def _daemon_was_purged(found: KindState) -> bool:
     """Whether the cluster was on the harness's own daemon, and is gone with all that this had."""
     return found.docker_host == docker.own_host() and not docker.directory().exists()
 
 
-def _host(of: state.KindState) -> dict[str, str]:
+def _host(of: KindState) -> dict[str, str]:
     return {"DOCKER_HOST": of.docker_host} if of.docker_host else {}
 
 
@@ -211,14 +187,12 @@ def _pid(node: str, program: str) -> int | None:
     return running[0].pid if running else None
 
 
-def _status(found: state.KindState, component: str, pid: int | None) -> ComponentStatus:
+def _status(found: KindState, component: str, pid: int | None) -> ComponentStatus:
     log = found.directory / "logs" / f"{component.replace('/', '-')}.log"
     return ComponentStatus(component, pid, log)
 
 
-def _kind(
-    of: state.KindState, arguments: Sequence[str | Path], seconds: float, stdin: str | None = None
-) -> None:
+def _kind(of: KindState, arguments: Sequence[str | Path], seconds: float, stdin: str | None = None) -> None:
     """Run kind; its kubeconfig is one of ours, so the user's own is never touched."""
     own: list[str | Path] = ["--kubeconfig", of.kubeconfig("kind")] if arguments[1] == "cluster" else []
     try:
@@ -241,7 +215,7 @@ def _kind(
         raise EnvironmentBlocked(f"kind {arguments[0]} {arguments[1]}: {done.stderr.strip()[-3000:]}")
 
 
-def _load_archive(of: state.KindState, archive: Path) -> None:
+def _load_archive(of: KindState, archive: Path) -> None:
     nodes = ["--name", of.kind_name, "--nodes", ",".join(of.workers)]
     _kind(of, ["load", "image-archive", archive, *nodes], _LOAD_SECONDS)
 
@@ -251,7 +225,7 @@ class _BringUp:
     """One bring-up, phase by phase."""
 
     spec: ClusterSpec
-    state: state.KindState
+    state: KindState
     programs: Mapping[str, Path]
     progress: Progress
 
@@ -289,7 +263,7 @@ class _BringUp:
 
     def _make_folders(self) -> None:
         for index in range(1, self.state.nodes + 1):
-            for folder in state.NODE_FOLDERS:
+            for folder in NODE_FOLDERS:
                 (self.state.node_dir(index) / folder).mkdir(parents=True)
         (self.state.directory / "pod-logs").mkdir()
 
@@ -333,7 +307,7 @@ class _BringUp:
 
     def _update(self, what: Mapping[str, Any]) -> None:
         self.state = self.state.model_copy(update=dict(what))
-        state.save(self.state)
+        self.state.save()
 
     def _reached(self, phase: str) -> None:
         seconds = round(time.monotonic() - self._started, 2)

@@ -21,10 +21,10 @@ import yaml
 
 from clusters.kind import logs, nodes
 from clusters.kind.state import KindState
-from clusters.local.state import write_atomically
 from clusters.node_ready import all_take_pods
 from clusters.profiles import gates_value
 from harness.errors import EnvironmentBlocked, UsageError
+from harness.files import write_atomically
 from harness.kube import NODES, ApiError, KubeClient
 from harness.waiting import NotYet, WaitTimeout, wait_until
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clusters.components.image import PAUSE_IMAGE
-from clusters.local.state import write_atomically
+from harness.files import write_atomically
 
 SOCKET = "/run/containerd.sock"
 """Where the runtime serves, as seen inside the node: a path from outside may be too long for a socket."""

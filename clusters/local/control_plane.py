@@ -14,9 +14,9 @@ from clusters import processes
 from clusters.local import namespaces
 from clusters.local.layout import KUBELET_CLIENT, Layout
 from clusters.local.network import node_address
-from clusters.local.state import write_atomically
 from clusters.profiles import gates_flag, runtime_config
 from harness.errors import EnvironmentBlocked
+from harness.files import write_atomically
 from harness.kube import ApiError, KubeClient
 from harness.waiting import NotYet, WaitTimeout, wait_until
 

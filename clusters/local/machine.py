@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clusters.local import sysctls
-from clusters.local.state import write_atomically
+from harness.files import write_atomically
 from harness.settings import machine_root
 
 

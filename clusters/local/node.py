@@ -18,14 +18,14 @@ import urllib3
 import yaml
 
 from clusters import processes
-from clusters.kubelet import FREQUENCIES
+from clusters.kubelet import FREQUENCIES, KUBELET_DIR
 from clusters.local import cgroups, namespaces
 from clusters.local.containerd import SOCKET
 from clusters.local.containerd import write_config as write_containerd_config
 from clusters.local.layout import Layout
 from clusters.local.network import bridge_name, node_address, pod_subnet
-from clusters.local.state import KUBELET_DIR_IN_NODE, write_atomically, write_json
 from harness.errors import EnvironmentBlocked
+from harness.files import write_atomically, write_json
 from harness.waiting import NotYet, wait_until
 
 _CAP_SYS_RESOURCE = 24
@@ -109,7 +109,7 @@ class LocalNode:
                 self.layout.programs["kubelet"],
                 f"--config={self.directory / 'kubelet.yaml'}",
                 f"--kubeconfig={self.layout.kubeconfig(f'kubelet-{self.name}')}",
-                f"--root-dir={KUBELET_DIR_IN_NODE}",
+                f"--root-dir={KUBELET_DIR}",
                 f"--hostname-override={self.name}",
                 f"--node-ip={self.address}",
                 f"--node-labels=dra-harness.dev/cluster={state.name}",

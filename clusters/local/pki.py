@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from clusters.local.state import write_atomically
+from harness.files import write_atomically
 
 _LIFETIME = datetime.timedelta(days=30)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)

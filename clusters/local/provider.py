@@ -24,12 +24,13 @@ from clusters.local import (
     preflight,
     restart,
     simulated,
-    state,
     teardown,
 )
 from clusters.local.layout import Layout, Ports, write_credentials
 from clusters.local.node import LocalNode, nodes_of
-from harness.errors import HarnessError, UsageError
+from clusters.local.state import ClusterState
+from clusters.records import new_id
+from harness.errors import HarnessError
 from harness.kube import KubeClient
 
 _APISERVER_SECONDS = 60.0
@@ -57,7 +58,7 @@ class LocalProvider:
             network.require_port(spec.port)
         driver_host.bundled_inventory(spec.inventory)  # a wrong one ends here, before anything is made
         teardown.sweep()
-        _require_free_name(spec.name)
+        ClusterState.require_free(spec.name)
         wanted = (*CONTROL_PLANE, *NODE, *(SIMULATION if spec.simulated_nodes else ()))
         programs = self._source.ensure(wanted, spec.kubernetes, progress.components)
         layout = self._reserve(spec, programs)
@@ -72,16 +73,13 @@ class LocalProvider:
 
     def attach(self, name: str) -> Cluster:
         """Find a cluster that is up."""
-        found = state.load(name)
-        if not found.ready:
-            raise UsageError(f"cluster {name!r} did not come up; `dra-harness down {name}` cleans it")
-        return found.cluster()
+        return ClusterState.attach(name)
 
     def down(self, name: str, *, force: bool = False) -> None:
         """Remove a cluster and everything of it; see `teardown.take_down`."""
         if name in self._locks:
             self._locks.pop(name).release()
-        teardown.take_down(state.load(name), force=force)
+        teardown.take_down(ClusterState.load(name), force=force)
 
     def collect_logs(self, name: str) -> None:
         """Nothing to do: they are written where they are read."""
@@ -92,11 +90,11 @@ class LocalProvider:
 
     def list(self) -> Sequence[Cluster]:
         """All local clusters of this user, also those left half-way."""
-        return [found.cluster() for found in state.load_all()]
+        return [found.cluster() for found in ClusterState.every()]
 
     def status(self, name: str) -> Sequence[ComponentStatus]:
         """The processes that the cluster should have, and where they log."""
-        found = state.load(name)
+        found = ClusterState.load(name)
         expected = [*control_plane.COMPONENTS]
         expected += [f"{program}/{node}" for node in found.nodes for program in ("containerd", "kubelet")]
         expected += [simulated.COMPONENT] if found.simulated_nodes else []
@@ -113,7 +111,7 @@ class LocalProvider:
     def load_image(self, name: str, archive: Path) -> None:
         """Bring an image to every real node; see `LoadsImages`."""
         self.attach(name)
-        for node in nodes_of(Layout.of(state.load(name))):
+        for node in nodes_of(Layout.of(ClusterState.load(name))):
             node.import_image(archive)
 
     def restart(
@@ -124,18 +122,18 @@ class LocalProvider:
         flags: Mapping[str, str] | None = None,
     ) -> None:
         """Restart one component; see `ClusterProvider.restart`."""
-        restart.restart(Layout.of(state.load(name), gates, flags), component)
+        restart.restart(Layout.of(ClusterState.load(name), gates, flags), component)
 
     def _reserve(self, spec: ClusterSpec, programs: Mapping[str, Path]) -> Layout:
         """Take a name, an id and an address block, and write them down, before anything is started."""
         with machine.lock():
-            _require_free_name(spec.name)
+            ClusterState.require_free(spec.name)
             slot = network.free_slot(machine.taken_slots())
             apiserver, *others = network.free_ports(5 + 2 * spec.nodes)
             ports = Ports(spec.port or apiserver, *others[:4])
             kubelet_ports = others[4:]
-            reserved = state.ClusterState(
-                id=state.new_id(),
+            reserved = ClusterState(
+                id=new_id(),
                 name=spec.name,
                 kubernetes=spec.kubernetes,
                 profile=spec.profile,
@@ -148,18 +146,11 @@ class LocalProvider:
                 programs=dict(programs),
                 origin=origin(programs[control_plane.APISERVER]),
             )
-            state.save(reserved)
+            reserved.save()
             machine.register(reserved.id, slot)
-            self._locks[spec.name] = state.maker_lock(reserved)
+            self._locks[spec.name] = reserved.maker_lock()
             self._locks[spec.name].acquire()
         return Layout.of(reserved)
-
-
-def _require_free_name(name: str) -> None:
-    if any(found.name == name for found in state.load_all()):
-        raise UsageError(
-            f"a local cluster named {name!r} exists; choose another name, or first `dra-harness down {name}`"
-        )
 
 
 class _BringUp:
@@ -231,7 +222,7 @@ class _BringUp:
                 "phases": self._phases,
             }
         )
-        state.save(ready)
+        ready.save()
         return ready.cluster()
 
     def _reached(self, phase: str) -> None:

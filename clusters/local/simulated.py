@@ -23,8 +23,8 @@ from fake_driver.publishing.split import split
 from clusters import driver_host, processes
 from clusters.interface import Cluster
 from clusters.local import bootstrap
-from clusters.local.state import write_atomically
 from harness.errors import EnvironmentBlocked
+from harness.files import write_atomically
 from harness.kube import (
     FLOW_SCHEMAS,
     MERGE_PATCH,

@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from clusters.local.state import write_json
+from harness.files import write_json
 
 PROC_SYS = Path("/proc/sys")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import filelock
-
 from clusters import processes
-from clusters.local import cgroups, machine, network, state
-from harness.errors import UsageError
+from clusters.local import cgroups, machine, network
+from clusters.local.state import ClusterState, tidy
 
 
-def take_down(cluster: state.ClusterState, *, force: bool = False) -> None:
+def take_down(cluster: ClusterState, *, force: bool = False) -> None:
     """Remove a cluster that nobody is using.
 
     Args:
@@ -22,18 +20,11 @@ def take_down(cluster: state.ClusterState, *, force: bool = False) -> None:
     """
     if not cluster.directory.exists():
         return
-    try:
-        with state.maker_lock(cluster).acquire(blocking=False):
-            remove(cluster)
-    except filelock.Timeout:
-        if not force:
-            raise UsageError(
-                f"cluster {cluster.name!r} is in use by the process that makes it; end that, or use --force"
-            ) from None
+    with cluster.taken(force=force):
         remove(cluster)
 
 
-def remove(cluster: state.ClusterState) -> None:
+def remove(cluster: ClusterState) -> None:
     """End the cluster's processes, then remove its network, cgroups and files. Safe to repeat.
 
     Raises:
@@ -44,24 +35,21 @@ def remove(cluster: state.ClusterState) -> None:
     cgroups.remove(cluster.id)
     with machine.lock():
         machine.unregister(cluster.id)
-        state.remove(cluster)
-        state.tidy()
+        cluster.remove()
+        tidy()
 
 
 def sweep() -> None:
     """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
-    if not state.clusters_dir().exists():
+    if not ClusterState.folder().exists():
         return
     with machine.lock():
-        orphans = [cluster for cluster in state.load_all() if not cluster.kept and _is_orphan(cluster)]
-        state.tidy()
+        orphans = [cluster for cluster in ClusterState.every() if _is_orphan(cluster)]
+        tidy()
     for orphan in orphans:
         remove(orphan)
 
 
-def _is_orphan(cluster: state.ClusterState) -> bool:
-    try:
-        with state.maker_lock(cluster).acquire(blocking=False):
-            return True
-    except filelock.Timeout:
-        return False
+def _is_orphan(cluster: ClusterState) -> bool:
+    with cluster.orphaned() as orphaned:
+        return orphaned

@@ -8,8 +8,8 @@ from pathlib import Path
 import pydantic
 import yaml
 
-from clusters.local.state import write_atomically
 from harness.errors import UsageError
+from harness.files import write_atomically
 from load.model import Orders
 
 _ORDERS = "orders.json"

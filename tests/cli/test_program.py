@@ -21,7 +21,7 @@ from cli.runner import new_run_id
 from cli.runs import _RUN_ID
 from clusters import processes
 from clusters.interface import Profile
-from clusters.local import state
+from clusters.local.state import ClusterState
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.waiting import wait_until
 
@@ -90,8 +90,8 @@ def test_a_plan_for_an_old_release_supports_nothing(places: Path, program: Progr
     assert {row["decision"] for row in yaml.safe_load(done.stdout)} == {"unsupported"}
 
 
-def save(name: str, *, seconds: float = 9.5) -> state.ClusterState:
-    saved = state.ClusterState(
+def save(name: str, *, seconds: float = 9.5) -> ClusterState:
+    saved = ClusterState(
         id=secrets.token_hex(8),
         name=name,
         kubernetes="v1.37.2",
@@ -101,7 +101,7 @@ def save(name: str, *, seconds: float = 9.5) -> state.ClusterState:
         ready=seconds > 0,
         seconds=seconds,
     )
-    state.save(saved)
+    saved.save()
     return saved
 
 
@@ -139,8 +139,8 @@ def test_a_cluster_without_processes_is_shown_as_it_is(places: Path, program: Pr
 
 HOLDER = """
 import sys
-from clusters.local import state
-with state.maker_lock(state.load(sys.argv[1])):
+from clusters.local.state import ClusterState
+with ClusterState.load(sys.argv[1]).maker_lock():
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -164,23 +164,23 @@ IN_USE = "cluster 'a' is in use by the process that makes it; end that, or use -
 def test_a_cluster_that_is_in_use_goes_only_by_force(program: Program, in_use: str) -> None:
     refused = program("down", in_use)
     assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"error: {IN_USE}\n")
-    assert [each.name for each in state.load_all()] == [in_use]
+    assert [each.name for each in ClusterState.every()] == [in_use]
     forced = program("down", in_use, "--force")
     assert (forced.returncode, forced.stderr) == (0, "")
     assert re.fullmatch(r"cluster a is gone \(\d+\.\d s\)\n", forced.stdout)
-    assert state.load_all() == []
+    assert ClusterState.every() == []
 
 
 def test_one_that_is_in_use_does_not_keep_all_others(places: Path, program: Program, in_use: str) -> None:
     for name in ("b", "c"):
-        state.save(save(name).model_copy(update={"kept": True}))
+        save(name).model_copy(update={"kept": True}).save()
     done = program("down", "--all")
     assert (done.returncode, done.stderr) == (2, f"error: {IN_USE}\n")
     assert re.findall(r"cluster (\w) is gone", done.stdout) == ["b", "c"]
-    assert [each.name for each in state.load_all()] == [in_use]
+    assert [each.name for each in ClusterState.every()] == [in_use]
     forced = program("down", "--all", "--force")
     assert (forced.returncode, forced.stderr) == (0, "")
-    assert state.load_all() == []
+    assert ClusterState.every() == []
     assert not (places / "machine").exists()
 
 
@@ -196,10 +196,10 @@ def test_credentials_that_a_killed_run_left_go_with_everything_else(places: Path
 
 
 def test_logs_are_printed_from_the_end(places: Path, program: Program) -> None:
-    saved = state.ClusterState(
+    saved = ClusterState(
         id="0a1b2c", name="c", kubernetes="v1.37.2", profile=Profile.GA, nodes=("node-1",), slot=0
     )
-    state.save(saved)
+    saved.save()
     logs = saved.directory / "logs"
     logs.mkdir()
     (logs / "kubelet-node-1.log").write_bytes(b"one [bold]\ntwo\n\xffthree\n")

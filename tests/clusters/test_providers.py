@@ -9,8 +9,8 @@ import pytest
 
 from clusters import providers
 from clusters.interface import Profile
-from clusters.kind import state as kind_state
-from clusters.local import state as local_state
+from clusters.kind.state import KindState
+from clusters.local.state import ClusterState
 from harness.errors import EnvironmentBlocked, UsageError
 from tests.support.paper import paper_cluster
 
@@ -19,10 +19,8 @@ from tests.support.paper import paper_cluster
 def two(state_dir: Path) -> None:
     """A local cluster `here`, and one of kind, `boxed`."""
     common: dict[str, Any] = {"id": "abc123", "kubernetes": "v1.37.2", "profile": Profile.GA}
-    local_state.save(local_state.ClusterState(name="here", nodes=("node-1",), slot=0, **common))
-    kind_state.save(
-        kind_state.KindState(name="boxed", nodes=1, node_image="i", kind=Path("/nowhere/kind"), **common)
-    )
+    ClusterState(name="here", nodes=("node-1",), slot=0, **common).save()
+    KindState(name="boxed", nodes=1, node_image="i", kind=Path("/nowhere/kind"), **common).save()
 
 
 @pytest.mark.usefixtures("two")

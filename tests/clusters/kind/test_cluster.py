@@ -13,8 +13,9 @@ import pytest
 from clusters import metrics
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
-from clusters.kind import docker, nodes, state
+from clusters.kind import docker, nodes
 from clusters.kind.provider import KindProvider
+from clusters.kind.state import KindState
 from harness.errors import UsageError
 from harness.kube import NODES, RESOURCE_SLICES, KubeClient
 from harness.waiting import wait_until
@@ -142,7 +143,7 @@ def test_killed_while_nodes_are_made_it_leaves_nothing(
 
     assert done.returncode == 0, done.stderr
     assert not _containers("dra-harness-dead")
-    assert not state.clusters_dir().exists()
+    assert not KindState.folder().exists()
     assert _volumes() <= before, "volumes stay"
 
 
@@ -155,7 +156,7 @@ def test_an_image_that_is_no_node_image_is_refused(
 
     assert done.returncode == 3
     assert done.stderr.startswith("error: docker run: ")
-    assert not state.clusters_dir().exists()
+    assert not KindState.folder().exists()
 
 
 def _containers(kind_name: str) -> list[str]:

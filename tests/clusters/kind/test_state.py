@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kind import state
+from clusters.kind.state import KindState
+from clusters.records import STATE_FILE
 from harness.errors import UsageError
 from tests.clusters.kind.conftest import MakeState
 
@@ -25,40 +26,40 @@ def test_nodes_are_named_as_kind_names_them(make_state: MakeState) -> None:
 
 def test_what_is_saved_is_found_again(make_state: MakeState) -> None:
     made = make_state(ports={"kube-scheduler": 1234})
-    state.save(made)
+    made.save()
 
-    assert state.load("paper") == made
-    assert state.load_all() == [made]
+    assert KindState.load("paper") == made
+    assert KindState.every() == [made]
     assert made.cluster().endpoints == {"kube-scheduler": "https://127.0.0.1:1234"}
 
 
 def test_removed_it_leaves_nothing(make_state: MakeState, state_dir: Path) -> None:
     made = make_state()
-    state.save(made)
+    made.save()
     (made.node_dir(1) / "kubelet").mkdir(parents=True)
 
-    state.remove(made)
-    state.remove(made)
+    made.remove()
+    made.remove()
 
-    assert state.load("paper") is None
+    assert KindState.find("paper") is None
     assert not state_dir.exists()
 
 
 def test_a_broken_file_is_named_and_hides_no_other(make_state: MakeState) -> None:
-    state.save(make_state(name="fine"))
+    make_state(name="fine").save()
     broken = make_state(name="broken")
-    state.save(broken)
-    (broken.directory / state.STATE_FILE).write_text('{"id": 1}')
+    broken.save()
+    (broken.directory / STATE_FILE).write_text('{"id": 1}')
 
     with pytest.raises(UsageError, match=r"broken/cluster\.json: id"):
-        state.load("broken")
-    assert [each.name for each in state.load_all()] == ["fine"]
+        KindState.load("broken")
+    assert [each.name for each in KindState.every()] == ["fine"]
 
 
 def test_a_later_harness_may_add_keys(make_state: MakeState) -> None:
     made = make_state()
-    state.save(made)
-    path = made.directory / state.STATE_FILE
+    made.save()
+    path = made.directory / STATE_FILE
     path.write_text(path.read_text().replace("{", '{"new": 1, ', 1))
 
-    assert state.load("paper") == made
+    assert KindState.load("paper") == made

@@ -11,8 +11,8 @@ import pytest
 
 from clusters.components import CONTROL_PLANE, NODE, BuildSource, locations
 from clusters.components.programs import KUBERNETES_MODULE
-from clusters.local import state
 from clusters.local.provider import LocalProvider
+from clusters.local.state import ClusterState
 from harness.kube import NODES, KubeClient
 from load import fingerprint
 from tests.support.commands import Command
@@ -57,7 +57,7 @@ def test_a_cluster_from_downloaded_programs(
     up = dra_harness("up", "dl-one", "--nodes", "1", "--download-url", server.url)
     try:
         assert up.returncode == 0, up.stderr
-        found = state.load("dl-one")
+        found = ClusterState.load("dl-one")
         folders = {found.programs[program.name].parent for program in KUBERNETES}
         cluster = found.cluster()
         kube = KubeClient.from_kubeconfig(cluster.kubeconfig)

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from clusters.interface import Profile
-from clusters.local import state
-from clusters.local.state import ClusterState
+from clusters.local.state import ClusterState, tidy
+from clusters.records import new_id
 from harness.errors import UsageError
 
 
@@ -26,28 +25,28 @@ def of(name: str, **more: object) -> ClusterState:
 
 def test_what_is_saved_is_loaded(root: Path) -> None:
     saved = of("c", ready=True, kept=True, driver="d", seconds=9.5, phases={"a": 1.5})
-    state.save(saved)
-    assert state.load("c") == saved
+    saved.save()
+    assert ClusterState.load("c") == saved
     assert (root / "clusters" / "c" / "cluster.json").stat().st_mode & 0o777 == 0o600
     assert root.joinpath("clusters", "c").stat().st_mode & 0o777 == 0o700
 
 
 def test_all_clusters_come_by_name(root: Path) -> None:
-    assert state.load_all() == []
+    assert ClusterState.every() == []
     for name in ("b", "a"):
-        state.save(of(name))
+        of(name).save()
     (root / "clusters" / "half").mkdir()
-    assert [each.name for each in state.load_all()] == ["a", "b"]
+    assert [each.name for each in ClusterState.every()] == ["a", "b"]
 
 
 def test_an_unknown_name_lists_those_that_are_there(root: Path) -> None:
     with pytest.raises(UsageError) as raised:
-        state.load("x")
+        ClusterState.load("x")
     assert str(raised.value) == "no local cluster is named 'x'; there are: none"
-    state.save(of("a"))
-    state.save(of("b"))
+    of("a").save()
+    of("b").save()
     with pytest.raises(UsageError, match=r"there are: a, b$"):
-        state.load("x")
+        ClusterState.load("x")
 
 
 @pytest.mark.parametrize(
@@ -61,48 +60,48 @@ def test_an_unknown_name_lists_those_that_are_there(root: Path) -> None:
 def test_a_corrupt_state_file_is_named_with_its_key(
     root: Path, change: dict[str, object], complaint: str
 ) -> None:
-    state.save(of("c"))
+    of("c").save()
     path = root / "clusters" / "c" / "cluster.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(UsageError) as raised:
-        state.load("c")
+        ClusterState.load("c")
     assert str(raised.value).startswith(f"{path}: {complaint}")
 
 
 def test_a_key_of_a_later_harness_is_ignored(root: Path) -> None:
-    state.save(of("c", gates={"DRAFoo": True}))
+    of("c", gates={"DRAFoo": True}).save()
     path = root / "clusters" / "c" / "cluster.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "colour": "red"}))
-    assert state.load("c") == of("c", gates={"DRAFoo": True})
-    assert state.load_all() == [of("c", gates={"DRAFoo": True})]
+    assert ClusterState.load("c") == of("c", gates={"DRAFoo": True})
+    assert ClusterState.every() == [of("c", gates={"DRAFoo": True})]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff"])
 def test_a_state_file_that_is_no_json_is_named(root: Path, content: bytes) -> None:
-    state.save(of("c"))
+    of("c").save()
     path = root / "clusters" / "c" / "cluster.json"
     path.write_bytes(content)
     with pytest.raises(UsageError) as raised:
-        state.load("c")
+        ClusterState.load("c")
     assert str(raised.value).startswith(f"{path}: the file: Invalid JSON")
 
 
 def test_what_can_not_be_read_does_not_keep_the_others_from_being_listed(root: Path) -> None:
     for name in ("a", "b", "c"):
-        state.save(of(name))
+        of(name).save()
     (root / "clusters" / "a" / "cluster.json").write_text("{")
     path = root / "clusters" / "b" / "cluster.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "slot": "many"}))
-    assert state.load_all() == [of("c")]
+    assert ClusterState.every() == [of("c")]
     with pytest.raises(UsageError, match=r"there are: c$"):
-        state.load("x")
+        ClusterState.load("x")
 
 
 def test_a_cluster_that_goes_while_all_are_read_is_left_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state.save(of("a"))
-    state.save(of("b"))
+    of("a").save()
+    of("b").save()
     read_bytes = Path.read_bytes
 
     def and_b_goes(path: Path) -> bytes:
@@ -110,7 +109,7 @@ def test_a_cluster_that_goes_while_all_are_read_is_left_out(
         return read_bytes(path)
 
     monkeypatch.setattr(Path, "read_bytes", and_b_goes)
-    assert [each.name for each in state.load_all()] == ["a"]
+    assert [each.name for each in ClusterState.every()] == ["a"]
 
 
 def test_the_handle_of_a_cluster(root: Path) -> None:
@@ -128,38 +127,14 @@ def test_the_handle_of_a_cluster(root: Path) -> None:
 
 
 def test_marks_are_six_hex_digits_and_differ() -> None:
-    made = {state.new_id() for _ in range(50)}
+    made = {new_id() for _ in range(50)}
     assert len(made) == 50
     assert all(len(each) == 6 and int(each, 16) >= 0 for each in made)
 
 
-def test_a_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "f.json"
-    state.write_json(path, {"a": 1})
-
-    def full(self: Path, target: Path) -> Path:
-        assert json.loads(self.read_text()) == {"a": 2}
-        assert json.loads(path.read_text()) == {"a": 1}
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        state.write_json(path, {"a": 2})
-    assert json.loads(path.read_text()) == {"a": 1}
-
-
-def test_a_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        state.write_atomically(tmp_path / "key", "x")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
-
-
 def test_removing_takes_the_state_file_last(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = of("c")
-    state.save(saved)
+    saved.save()
     (saved.directory / "node-1" / "run").mkdir(parents=True)
     (saved.directory / "admin.kubeconfig").write_text("x")
     outside = root.parent / "outside"
@@ -174,40 +149,40 @@ def test_removing_takes_the_state_file_last(root: Path, monkeypatch: pytest.Monk
         rmtree(path)
 
     monkeypatch.setattr(shutil, "rmtree", watched)
-    state.remove(saved)
+    saved.remove()
     assert left[-1] == ["cluster.json"]
     assert not saved.directory.exists()
     assert (outside / "kept").exists()
 
 
 def test_a_cluster_of_the_same_name_and_another_id_is_left_alone(root: Path) -> None:
-    state.save(of("c", id="ffffff"))
+    of("c", id="ffffff").save()
     (root / "clusters" / "c" / "admin.kubeconfig").write_text("x")
-    state.remove(of("c"))
-    assert state.load("c") == of("c", id="ffffff")
+    of("c").remove()
+    assert ClusterState.load("c") == of("c", id="ffffff")
     assert (root / "clusters" / "c" / "admin.kubeconfig").exists()
-    state.remove(of("c", id="ffffff"))
+    of("c", id="ffffff").remove()
     assert not (root / "clusters" / "c").exists()
 
 
 def test_removing_what_is_gone_is_fine(root: Path) -> None:
-    state.remove(of("c"))
+    of("c").remove()
     assert not root.exists()
 
 
 def test_tidying_removes_what_a_killed_harness_left(root: Path) -> None:
-    state.save(of("a"))
+    of("a").save()
     (root / "clusters" / "empty").mkdir()
     (root / "clusters" / "first-step").mkdir()
     (root / "clusters" / "first-step" / "cluster.json.tmp").write_text("{")
     (root / "clusters" / "a" / "cluster.json.tmp").write_text("{")
-    state.tidy()
+    tidy()
     assert [path.name for path in (root / "clusters").iterdir()] == ["a"]
     assert {path.name for path in (root / "clusters" / "a").iterdir()} == {"cluster.json", "cluster.json.tmp"}
-    state.remove(of("a"))
-    state.tidy()
+    of("a").remove()
+    tidy()
     assert not root.exists()
-    state.tidy()
+    tidy()
     assert not root.exists()
 
 
@@ -228,7 +203,29 @@ def test_tidying_leaves_a_users_own_files(root: Path) -> None:
         file.write_text("mine")
     (root / "clusters" / "link").symlink_to(outside)
     (root / "clusters" / "empty").mkdir()
-    state.tidy()
+    tidy()
     assert [file for file in files if not file.exists()] == []
     assert (root / "clusters" / "link" / "c.jpg").exists()
     assert not (root / "clusters" / "empty").exists()
+
+
+def test_a_name_is_free_until_there_is_a_record_that_can_be_read_or_not(root: Path) -> None:
+    ClusterState.require_free("c")
+    of("c").save()
+    with pytest.raises(UsageError, match=r"^a local cluster named 'c' exists; choose another name"):
+        ClusterState.require_free("c")
+    (of("c").directory / "cluster.json").write_text("{")
+    with pytest.raises(UsageError, match=r"c/cluster\.json: the file: Invalid JSON"):
+        ClusterState.require_free("c")
+
+
+def test_who_is_an_orphan_is_decided_by_the_record_as_it_is_now(root: Path) -> None:
+    """One that was listed may have become a cluster that stays, and its maker have ended, since then."""
+    seen = of("c")
+    for now, expected in ((seen, True), (of("c", kept=True), False), (of("c", id="ffffff"), False)):
+        now.save()
+        with seen.orphaned() as orphaned:
+            assert orphaned is expected
+    of("c").save()
+    with seen.maker_lock(), seen.orphaned() as orphaned:
+        assert not orphaned

@@ -13,7 +13,7 @@ import pytest
 
 from clusters.components import BuildSource
 from clusters.interface import Profile
-from clusters.local import cgroups, machine, state, sysctls, teardown
+from clusters.local import cgroups, machine, sysctls, teardown
 from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
 from harness.errors import EnvironmentBlocked, UsageError
@@ -45,7 +45,7 @@ def make(name: str, *, kept: bool = False) -> ClusterState:
         kept=kept,
     )
     with machine.lock():
-        state.save(made)
+        made.save()
         machine.register(made.id, made.slot)
     (made.directory / "admin.kubeconfig").write_text("x")
     return made
@@ -53,8 +53,8 @@ def make(name: str, *, kept: bool = False) -> ClusterState:
 
 HOLDER = """
 import sys
-from clusters.local import state
-with state.maker_lock(state.load(sys.argv[1])):
+from clusters.local.state import ClusterState
+with ClusterState.load(sys.argv[1]).maker_lock():
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -74,7 +74,7 @@ def made_elsewhere(name: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def names() -> list[str]:
-    return [each.name for each in state.load_all()]
+    return [each.name for each in ClusterState.every()]
 
 
 def test_a_cluster_that_nobody_uses_goes_without_a_trace(places: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_namesake_made_meanwhile_is_left_alone(places: Path) -> None:
     old = make("c")
     new = make("c")
     teardown.remove(old)
-    assert state.load("c") == new
+    assert ClusterState.load("c") == new
     assert (new.directory / "admin.kubeconfig").exists()
     assert [path.name for path in (places / "machine" / "clusters").iterdir()] == [new.id]
 
@@ -167,7 +167,7 @@ def test_what_is_stuck_stays_written_down(places: Path, monkeypatch: pytest.Monk
         patch.setattr(cgroups, "remove", stuck)
         with pytest.raises(EnvironmentBlocked, match="are busy"):
             teardown.take_down(cluster)
-    assert state.load("c") == cluster
+    assert ClusterState.load("c") == cluster
     with machine.lock():
         assert machine.taken_slots() == {3}
     teardown.take_down(cluster)
