@@ -6,22 +6,17 @@ not, so objects are dicts as the API server sends them.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
-import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import kubernetes.client
-import kubernetes.config
 import kubernetes.stream
-import urllib3
-import yaml
 from kubernetes.stream.ws_client import ERROR_CHANNEL
 
-from harness.errors import UsageError
+from harness.connection import Connection
 
 Object = dict[str, Any]
 
@@ -36,9 +31,6 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 _UID_DIFFERS = re.compile(r"UID in (the )?precondition")
 """In the words of the API server's refusal: pkg/storage and pkg/registry/rest of k8s.io/apiserver."""
-
-_MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
-"""What the client raises for a kubeconfig whose parts aren't what it takes for granted."""
 
 
 class ApiError(Exception):
@@ -100,12 +92,10 @@ PRIORITY_LEVELS = Resource("flowcontrol.apiserver.k8s.io/v1", "prioritylevelconf
 
 
 class KubeClient:
-    """A small JSON client. Thread-safe: one connection pool underneath."""
+    """A small JSON client. Thread-safe, as its connection is."""
 
-    def __init__(self, api_client: Any, *, timeout: float = 30.0) -> None:
-        self._api = api_client
-        self._timeout = timeout
-        self._impersonated: dict[str, str] = {}
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.created: dict[str, str] = {}
         """UIDs of the objects that this client created, by path."""
         self.attempted: set[str] = set()
@@ -113,37 +103,19 @@ class KubeClient:
 
     @classmethod
     def from_kubeconfig(cls, path: Path, context: str | None = None, *, timeout: float = 30.0) -> KubeClient:
-        """Connect with the credentials of a kubeconfig file.
-
-        Raises:
-            UsageError: if the file can't be read or has no such context.
-        """
-        try:
-            configuration = kubernetes.client.Configuration()
-            kubernetes.config.load_kube_config(
-                str(path), context=context, client_configuration=configuration, persist_config=False
-            )
-            if _is_loopback(configuration.host):
-                configuration.proxy = None  # HTTPS_PROXY is for what lies beyond this machine
-            api = kubernetes.client.ApiClient(configuration)
-        except (kubernetes.config.ConfigException, OSError, yaml.YAMLError, *_MALFORMED) as error:
-            raise UsageError(f"{path}: not a usable kubeconfig: {error}") from error
-        return cls(api, timeout=timeout)
+        """Connect with the credentials of a kubeconfig file; see `Connection.from_kubeconfig`."""
+        return cls(Connection.from_kubeconfig(path, context, timeout=timeout))
 
     def acting_as(self, user: str, *, group: str = "") -> KubeClient:
         """A client of the same server that impersonates a user, for what the API limits per identity.
 
         Its own credentials have to be allowed to; `group` is a group of the user.
         """
-        client = self.sharing()
-        client._impersonated = {"Impersonate-User": user}
-        if group:
-            client._impersonated["Impersonate-Group"] = group
-        return client
+        return KubeClient(self.connection.acting_as(user, group=group))
 
     def sharing(self) -> KubeClient:
         """A client of its own over the same connections."""
-        return KubeClient(self._api, timeout=self._timeout)
+        return KubeClient(self.connection)
 
     def request(
         self,
@@ -161,8 +133,14 @@ class KubeClient:
         Raises:
             ApiError: for any status of 400 and above.
         """
-        response = self._send(
-            method, path, body, query, content_type, accept, timeout=self._timeout, extra=headers
+        response = self.connection.send(
+            method,
+            path,
+            body=body,
+            query=query,
+            content_type=content_type,
+            accept=accept,
+            headers=headers,
         )
         try:
             text: str = response.data.decode(errors="replace")  # a container may log anything
@@ -177,44 +155,10 @@ class KubeClient:
 
         The API server says in them where priority and fairness put the request, also of one that it refuses.
         """
-        response = self._send("GET", path, None, None, "", "application/json", timeout=self._timeout)
+        response = self.connection.send("GET", path)
         response.release_conn()
         headers: Mapping[str, str] = response.headers
         return headers
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        query: Mapping[str, Any] | None,
-        content_type: str,
-        accept: str,
-        *,
-        timeout: float,
-        stream: bool = False,
-        extra: Mapping[str, str] | None = None,
-    ) -> Any:
-        configuration = self._api.configuration
-        headers = {"Accept": accept, "User-Agent": "dra-harness", **self._impersonated, **(extra or {})}
-        payload = None
-        if body is not None:
-            headers["Content-Type"] = content_type
-            payload = body if isinstance(body, str | bytes | Iterator) else json.dumps(body)
-        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, payload)
-        pool: Any = self._api.rest_client.pool_manager
-        url = configuration.host + path
-        if query:
-            url += "?" + urllib.parse.urlencode(query)
-        return pool.request(
-            method,
-            url,
-            body=payload,
-            headers=headers,
-            timeout=urllib3.Timeout(connect=10.0, read=timeout),
-            preload_content=not stream,
-            retries=False,
-        )
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Read one object."""
@@ -333,7 +277,7 @@ class KubeClient:
         Raises:
             ApiError: there is no such container, or the command did not end well or in time.
         """
-        core = kubernetes.client.CoreV1Api(self._api)
+        core = kubernetes.client.CoreV1Api(self.connection.api)
         path = PODS.path(namespace, pod, "exec")
         options = {"container": container, "command": list(command), "stdout": True, "stderr": True}
         try:
@@ -343,7 +287,7 @@ class KubeClient:
         except kubernetes.client.ApiException as error:
             raise ApiError("EXEC", path, error.status or 0, str(error.reason)) from None
         try:
-            stream.run_forever(timeout=self._timeout)
+            stream.run_forever(timeout=self.connection.timeout)
             output: str = stream.read_stdout(timeout=1)
             # The status of the command, as an object; none yet if it still runs.
             status = json.loads(stream.read_channel(ERROR_CHANNEL, timeout=1) or "{}")
@@ -356,7 +300,7 @@ class KubeClient:
     @property
     def server(self) -> str:
         """The API server's address."""
-        return str(self._api.configuration.host)
+        return self.connection.server
 
     def read(self, path: str) -> Object | None:
         """Read what is at a path of the API, such as a group's versions; None if nothing is."""
@@ -391,9 +335,7 @@ class KubeClient:
         query = {"watch": "true", "timeoutSeconds": max(1, int(seconds))}
         query |= {key: value for key, value in options.items() if value}
         path = resource.path(namespace)
-        response = self._send(
-            "GET", path, None, query, "", "application/json", timeout=seconds + 5, stream=True
-        )
+        response = self.connection.send("GET", path, query=query, stream_seconds=seconds + 5)
         try:
             if response.status >= 400:
                 raise ApiError("WATCH", path, response.status, response.read().decode())
@@ -406,14 +348,6 @@ class KubeClient:
                         yield _object(line)
         finally:
             response.close()
-
-
-def _is_loopback(url: str) -> bool:
-    host = urllib.parse.urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _object(text: str | bytes) -> Object:

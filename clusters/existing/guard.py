@@ -37,7 +37,7 @@ class OwnOnly(KubeClient):
             run_id: of the run.
             allows: is asked about the path of each new object, if given.
         """
-        made = cls(kube._api, timeout=kube._timeout)
+        made = cls(kube.connection)
         made._run_id = run_id
         made._allows = allows
         return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusters.driver_pods import serving_in_pods
+from harness.connection import Connection
 from harness.errors import EnvironmentBlocked
 from harness.kube import RESOURCE_SLICES, KubeClient
 from tests.support.paper import paper_cluster
@@ -20,7 +21,7 @@ def test_drivers_in_pods_serve_nodes_elsewhere_whose_folders_are_out_of_reach() 
 
 
 def test_what_is_adopted_is_deleted_by_its_uid() -> None:
-    kube = KubeClient(None)
+    kube = KubeClient(Connection(None))
     kube.adopt(RESOURCE_SLICES, {"metadata": {"name": "s", "uid": "u"}})
 
     assert kube.created == {RESOURCE_SLICES.path(name="s"): "u"}

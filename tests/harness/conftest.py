@@ -47,4 +47,4 @@ def server(serve: Callable[..., Server]) -> Server:
 def kube(server: Server, tmp_path: Path) -> Iterator[KubeClient]:
     client = KubeClient.from_kubeconfig(write_config(tmp_path / "config", server.url, {"token": TOKEN}))
     yield client
-    client._api.rest_client.pool_manager.clear()
+    client.connection.api.rest_client.pool_manager.clear()

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from clusters.local.pki import CertificateAuthority, write_kubeconfig
+from harness.connection import _is_loopback
 from harness.errors import UsageError
 from harness.kube import (
     NODES,
     PODS,
     ApiError,
     KubeClient,
-    _is_loopback,
 )
 from tests.harness.api_server import PROXY_VARIABLES, TOKEN, Server, write_config
 
@@ -27,7 +27,7 @@ def test_another_context_is_another_user(server: Server, tmp_path: Path) -> None
     server.answer(200, {})
     kube.get(NODES, "n")
     assert "authorization" not in server.last.headers
-    kube._api.rest_client.pool_manager.clear()
+    kube.connection.api.rest_client.pool_manager.clear()
 
 
 def test_a_client_certificate_is_shown_and_the_server_verified(
@@ -52,7 +52,7 @@ def test_a_client_certificate_is_shown_and_the_server_verified(
     server.answer(200, {"gitVersion": "v1.37.2"})
     assert kube.version() == "v1.37.2"
     assert server.last.peer == "somebody"
-    kube._api.rest_client.pool_manager.clear()
+    kube.connection.api.rest_client.pool_manager.clear()
 
     stranger = CertificateAuthority.create(tmp_path / "other")
     foreign = write_kubeconfig(
@@ -116,7 +116,7 @@ def test_a_server_on_this_machine_is_not_reached_through_a_proxy(
     client = KubeClient.from_kubeconfig(write_config(tmp_path / "config", server.url, {"token": TOKEN}))
     assert client.version() == "v1.37.2"
     assert (len(server.requests), proxy.requests) == (1, [])
-    client._api.rest_client.pool_manager.clear()
+    client.connection.api.rest_client.pool_manager.clear()
 
 
 def test_a_server_elsewhere_is_reached_through_the_proxy(
@@ -130,7 +130,7 @@ def test_a_server_elsewhere_is_reached_through_the_proxy(
     client = KubeClient.from_kubeconfig(config)
     assert client.version() == "v1.37.2"
     assert proxy.last.headers["host"] == "cluster.invalid"
-    client._api.rest_client.pool_manager.clear()
+    client.connection.api.rest_client.pool_manager.clear()
 
 
 @pytest.mark.parametrize(
