@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import json
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -62,6 +63,11 @@ class Record(pydantic.BaseModel, abc.ABC):
     def directory(self) -> Path:
         """The cluster's files."""
         return self.folder() / self.name
+
+    @property
+    def path(self) -> Path:
+        """The record itself."""
+        return self.directory / STATE_FILE
 
     @classmethod
     def find(cls, name: str) -> Self | None:
@@ -134,7 +140,7 @@ class Record(pydantic.BaseModel, abc.ABC):
     def save(self) -> None:
         """Write the record, whole or not at all."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(self.directory / STATE_FILE, self.model_dump_json(indent=1))
+        write_atomically(self.path, self.model_dump_json(indent=1))
 
     def remove(self) -> None:
         """Remove the cluster's files, its record last, and empty folders above.
@@ -191,6 +197,16 @@ class Record(pydantic.BaseModel, abc.ABC):
                     f"cluster {self.name!r} is in use by the process that makes it; end that, or use --force"
                 )
             yield
+
+
+def is_of(path: Path, cluster_id: str) -> bool:
+    """Whether there is a file that may be the record of a cluster: one that can't be read may be."""
+    try:
+        return bool(json.loads(path.read_bytes())["id"] == cluster_id)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, LookupError, TypeError):
+        return True
 
 
 def new_id() -> str:

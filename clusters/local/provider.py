@@ -85,8 +85,9 @@ class LocalProvider:
         """Nothing to do: they are written where they are read."""
 
     def sweep(self) -> None:
-        """Remove whatever killed runs left behind."""
+        """Remove whatever killed runs left behind, and what is left of clusters whose files are gone."""
         teardown.sweep()
+        teardown.clear_lost()
 
     def list(self) -> Sequence[Cluster]:
         """All local clusters of this user, also those left half-way."""
@@ -147,7 +148,7 @@ class LocalProvider:
                 origin=origin(programs[control_plane.APISERVER]),
             )
             reserved.save()
-            machine.register(reserved.id, slot)
+            machine.register(reserved.id, slot, reserved.path)
             self._locks[spec.name] = reserved.maker_lock()
             self._locks[spec.name].acquire()
         return Layout.of(reserved)

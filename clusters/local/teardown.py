@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clusters import processes
 from clusters.local import cgroups, machine, network
 from clusters.local.state import ClusterState, tidy
+from clusters.records import is_of
 
 
 def take_down(cluster: ClusterState, *, force: bool = False) -> None:
@@ -30,13 +33,17 @@ def remove(cluster: ClusterState) -> None:
     Raises:
         EnvironmentBlocked: something is stuck in the kernel; the state file stays, so it can be tried again.
     """
-    processes.kill(cluster.id)
-    network.remove_all(cluster.id)
-    cgroups.remove(cluster.id)
+    _end(cluster.id)
     with machine.lock():
         machine.unregister(cluster.id)
         cluster.remove()
         tidy()
+
+
+def _end(cluster_id: str) -> None:
+    processes.kill(cluster_id)
+    network.remove_all(cluster_id)
+    cgroups.remove(cluster_id)
 
 
 def sweep() -> None:
@@ -48,6 +55,28 @@ def sweep() -> None:
         tidy()
     for orphan in orphans:
         remove(orphan)
+
+
+def clear_lost() -> None:
+    """Clear what is left of clusters whose files are gone, as when somebody removed their folder by hand.
+
+    Raises:
+        EnvironmentBlocked: something is stuck in the kernel.
+    """
+    if not machine.is_readable():
+        return
+    with machine.lock():
+        lost = [each for each, record in machine.records().items() if not _is_there(each, record)]
+    for cluster_id in lost:
+        _end(cluster_id)
+        with machine.lock():
+            machine.unregister(cluster_id)
+
+
+def _is_there(cluster_id: str, record: Path) -> bool:
+    """Whether a record is seen from here or by the cluster's processes: a service may have its own /tmp."""
+    roots = ["/", *(f"/proc/{process.pid}/root/" for process in processes.find(cluster_id))]
+    return any(is_of(Path(f"{root}{record}"), cluster_id) for root in roots)
 
 
 def _is_orphan(cluster: ClusterState) -> bool:

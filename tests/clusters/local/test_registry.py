@@ -13,6 +13,8 @@ import pytest
 from clusters.local import machine, sysctls
 from harness.waiting import wait_until
 
+RECORD = Path("/nowhere/cluster.json")
+
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -42,11 +44,21 @@ def test_address_blocks_are_taken_whoever_has_them(
     for state_dir, cluster, slot in (("one", "0a1b2c", 0), ("two", "0a1b2d", 15)):
         monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / state_dir))
         with machine.lock():
-            machine.register(cluster, slot)
+            machine.register(cluster, slot, RECORD)
     with machine.lock():
         assert machine.taken_slots() == {0, 15}
         machine.unregister("0a1b2c")
         assert machine.taken_slots() == {15}
+
+
+def test_the_register_says_where_each_record_is(root: Path, settings: Path) -> None:
+    assert not machine.is_readable()
+    with machine.lock():
+        machine.register("0a1b2c", 0, RECORD)
+        machine.register("0a1b2d", 1, RECORD.with_name("other.json"))
+        machine.unregister("0a1b2d")
+        assert machine.records() == {"0a1b2c": RECORD}
+    assert machine.is_readable()
 
 
 def test_nobody_has_taken_anything_at_first(root: Path) -> None:
@@ -56,10 +68,10 @@ def test_nobody_has_taken_anything_at_first(root: Path) -> None:
 
 def test_kernel_settings_are_put_back_after_the_last_cluster(root: Path, settings: Path) -> None:
     with machine.lock():
-        machine.register("0a1b2c", 0)
+        machine.register("0a1b2c", 0, RECORD)
     (settings / "kernel/panic").write_text("10\n")  # as the first cluster's kubelet does
     with machine.lock():
-        machine.register("0a1b2d", 1)
+        machine.register("0a1b2d", 1, RECORD)
         machine.unregister("0a1b2c")
     assert setting(settings, "kernel/panic") == "10"
     assert setting(settings, "fs/inotify/max_user_instances") == "1024"
@@ -74,7 +86,7 @@ def test_the_next_first_cluster_remembers_anew(root: Path, settings: Path) -> No
     for panic in ("0", "5"):
         (settings / "kernel/panic").write_text(panic)
         with machine.lock():
-            machine.register("0a1b2c", 0)
+            machine.register("0a1b2c", 0, RECORD)
             (settings / "kernel/panic").write_text("10")
             machine.unregister("0a1b2c")
         assert setting(settings, "kernel/panic") == panic
@@ -92,7 +104,7 @@ def test_what_is_not_ours_stays_in_the_machines_folder(root: Path, settings: Pat
     root.mkdir(parents=True)
     (root / "notes.txt").write_text("mine")
     with machine.lock():
-        machine.register("0a1b2c", 0)
+        machine.register("0a1b2c", 0, RECORD)
         machine.unregister("0a1b2c")
     assert [path.name for path in root.iterdir()] == ["notes.txt"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.interface import Profile
 from clusters.local.state import ClusterState, tidy
-from clusters.records import new_id
+from clusters.records import is_of, new_id
 from harness.errors import UsageError
 
 
@@ -214,7 +214,7 @@ def test_a_name_is_free_until_there_is_a_record_that_can_be_read_or_not(root: Pa
     of("c").save()
     with pytest.raises(UsageError, match=r"^a local cluster named 'c' exists; choose another name"):
         ClusterState.require_free("c")
-    (of("c").directory / "cluster.json").write_text("{")
+    of("c").path.write_text("{")
     with pytest.raises(UsageError, match=r"c/cluster\.json: the file: Invalid JSON"):
         ClusterState.require_free("c")
 
@@ -229,3 +229,24 @@ def test_who_is_an_orphan_is_decided_by_the_record_as_it_is_now(root: Path) -> N
     of("c").save()
     with seen.maker_lock(), seen.orphaned() as orphaned:
         assert not orphaned
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"id": "0a1b2c"}', True),
+        ('{"id": "ffffff"}', False),
+        (None, False),
+        ("{", True),
+        ("[]", True),
+        ("{}", True),
+    ],
+)
+def test_a_file_that_can_not_be_read_may_be_the_record(
+    tmp_path: Path, content: str | None, expected: bool
+) -> None:
+    path = tmp_path / "cluster.json"
+    if content is not None:
+        path.write_text(content)
+    assert is_of(path, "0a1b2c") is expected
+    assert not is_of(path / "below", "0a1b2c")

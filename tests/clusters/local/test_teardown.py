@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from clusters import processes
 from clusters.components import BuildSource
 from clusters.interface import Profile
 from clusters.local import cgroups, machine, sysctls, teardown
 from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
 from harness.errors import EnvironmentBlocked, UsageError
+from harness.waiting import wait_until
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def make(name: str, *, kept: bool = False) -> ClusterState:
     )
     with machine.lock():
         made.save()
-        machine.register(made.id, made.slot)
+        machine.register(made.id, made.slot, made.path)
     (made.directory / "admin.kubeconfig").write_text("x")
     return made
 
@@ -172,3 +176,81 @@ def test_what_is_stuck_stays_written_down(places: Path, monkeypatch: pytest.Monk
         assert machine.taken_slots() == {3}
     teardown.take_down(cluster)
     assert names() == []
+
+
+@pytest.fixture
+def cgroup_root(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands in for the machine's only cgroup hierarchy."""
+    folder = tmp_path / "cgroup"
+    folder.mkdir()
+    monkeypatch.setattr(cgroups, "_hierarchies", lambda: [(folder, 1)])
+    return folder
+
+
+def with_rest(cluster: ClusterState, places: Path, cgroup_root: Path, command: list[str]) -> ClusterState:
+    """Gives a cluster a cgroup and a process."""
+    cgroups.create(cluster.id, "node-1")
+    processes.spawn(command, cluster_id=cluster.id, component="etcd", log=places.parent / "log")
+    wait_until(lambda: processes.find(cluster.id), 20, "the process to be found", interval=0.01)
+    return cluster
+
+
+@pytest.mark.parametrize("namesake", [False, True])
+def test_a_cluster_whose_files_were_removed_is_cleared_by_the_register(
+    places: Path, cgroup_root: Path, namesake: bool
+) -> None:
+    """Also if another has its name, and so its folder, by now."""
+    lost = with_rest(make("c"), places, cgroup_root, ["sleep", "600"])
+    shutil.rmtree(places / "state")
+    left = {make("c", kept=True).id} if namesake else set()
+
+    LocalProvider(BuildSource()).sweep()
+
+    assert processes.find(lost.id) == []
+    assert list(cgroup_root.iterdir()) == []
+    registered = places / "machine" / "clusters"
+    assert {path.name for path in registered.glob("*")} == left
+    assert (places / "machine").exists() == namesake
+    assert names() == ["c"] * namesake
+
+
+def test_clusters_of_other_state_directories_are_not_lost(
+    places: Path, cgroup_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one whose record can't be read, or of which an older harness did not say where it is."""
+    with monkeypatch.context() as patch:
+        patch.setenv("DRA_HARNESS_STATE", str(places / "elsewhere"))
+        other = with_rest(make("c"), places, cgroup_root, ["sleep", "600"])
+        broken, older = make("broken"), make("older")
+    broken.path.write_text("{")
+    (places / "machine" / "records" / older.id).unlink()
+    shutil.rmtree(older.directory)
+
+    LocalProvider(BuildSource()).sweep()
+
+    assert len(processes.find(other.id)) == 1
+    assert [path.name for path in cgroup_root.iterdir()] == [cgroups.root_name(other.id)]
+    with machine.lock():
+        assert set(machine.records()) == {other.id, broken.id}
+    processes.kill(other.id)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mount namespaces")
+def test_a_cluster_whose_own_processes_see_its_files_is_not_lost(places: Path, cgroup_root: Path) -> None:
+    """A service may have a /tmp of its own, where nobody else sees what it keeps there."""
+    cluster = make("c")
+    record, kept = cluster.path, places.parent / "kept"
+    shutil.copy(record, kept)
+    hide = f"mount -t tmpfs own {places}/state && mkdir -p {record.parent} && cp {kept} {record}"
+    with_rest(cluster, places, cgroup_root, ["unshare", "--mount", "sh", "-c", f"{hide} && exec sleep 600"])
+    seen = f"/proc/{processes.find(cluster.id)[0].pid}/root{record}"
+    wait_until(lambda: processes.main_pid(cluster.id, "etcd", "sleep"), 20, "the file to be hidden")
+    shutil.rmtree(places / "state" / "clusters")
+    assert Path(seen).exists()
+
+    LocalProvider(BuildSource()).sweep()
+
+    assert len(processes.find(cluster.id)) == 1
+    with machine.lock():
+        assert set(machine.records()) == {cluster.id}
+    processes.kill(cluster.id)
