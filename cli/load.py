@@ -49,7 +49,7 @@ def load(
         typer.Option(help="Client-side limits of controller manager and scheduler; default the profile's."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="Use this cluster instead of bringing one up.")
+        str | None, typer.Option("--cluster", help="Use this cluster, as it is, instead of bringing one up.")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,

@@ -43,7 +43,7 @@ TermsArgument = Annotated[
 ]
 SkipOption = Annotated[list[str] | None, typer.Option("--skip", help="Areas and IDs to leave out.")]
 ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", help="Use this cluster instead of bringing one up.")
+    str | None, typer.Option("--cluster", help="Use this cluster, as it is, instead of bringing one up.")
 ]
 KubernetesOption = Annotated[
     str | None, typer.Option("--kubernetes", help="Kubernetes version of the cluster to bring up.")

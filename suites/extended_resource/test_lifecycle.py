@@ -13,7 +13,6 @@ from harness.kube import (
     ADMISSION_POLICIES,
     PODS,
     RESOURCE_CLAIMS,
-    RESOURCE_QUOTAS,
     ApiError,
     KubeClient,
     Object,
@@ -28,9 +27,9 @@ from suites.expect import expect, expect_equal, field, precondition
 from suites.extended_resource.forms import both_forms
 from suites.marks import exclusive, requirement
 from suites.naming import LABEL, Names
+from suites.quotas import CLAIM_COUNT, Quotas, wait_refused
 from suites.workload import Container, Workloads, pod_manifest
 
-CLAIM_COUNT = "count/resourceclaims.resource.k8s.io"
 _OLD_CLIENT = "dra-harness.dev/OldClient"
 # Far above the scheduler's backoff, and far below the five minutes after which it tries any pod again.
 _TRIED_AGAIN_SECONDS = 60.0
@@ -163,42 +162,21 @@ def test_a_refused_claim_leaves_nothing(
 ) -> None:
     """Quota refuses the special claim: the pod waits, nothing is left, and it runs once there is room."""
     resource = drivers.device_class(drivers.start()).resource(form)
-    _allow_no_claims(kube, workloads.namespace)
+    quotas = Quotas(kube, workloads.namespace)
+    with precondition("a quota in force"):
+        quotas.create({CLAIM_COUNT: 0})
+        wait_refused(lambda: quotas.claim("trial", dry_run=True))
 
     workloads.create(pod_manifest("pod", [Container(resources={resource: 1})]))
     refusal = workloads.wait_event("pod", "create claim for extended resources")
 
     evidence("what the scheduler says", refusal)
     expect_equal("the node of the pod", workloads.get("pod")["spec"].get("nodeName"), None)
-    kube.patch(RESOURCE_QUOTAS, "claims", {"spec": {"hard": {CLAIM_COUNT: "1"}}}, workloads.namespace)
+    quotas.change({CLAIM_COUNT: 1})
     workloads.wait_running("pod", _TRIED_AGAIN_SECONDS)
     names = [claim["metadata"]["name"] for claim in workloads.claims()]
     evidence("claims once there is quota", names)
     expect_equal("claims", names, [workloads.special_claim("pod")["metadata"]["name"]])
-
-
-def _allow_no_claims(kube: KubeClient, namespace: str) -> None:
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "claims"},
-        "spec": {"hard": {CLAIM_COUNT: "0"}},
-    }
-    kube.create(RESOURCE_QUOTAS, manifest, namespace)
-
-    kind = {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim"}
-    trial = {**kind, "metadata": {"name": "trial"}, "spec": {}}
-
-    def refuses() -> bool:
-        # That it was counted is not enough: admission reads quotas from a cache of its own.
-        try:
-            kube.create(RESOURCE_CLAIMS, trial, namespace, dry_run=True)
-        except ApiError as error:
-            return "exceeded quota" in error.message
-        return False
-
-    with precondition("a quota in force"):
-        wait_until(refuses, 60, "the quota to be in force")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import requirement, without_driver
 from suites.naming import Names
-from suites.quota.quotas import (
+from suites.quotas import (
     CLAIM_COUNT,
     Quotas,
     by_class,
@@ -24,6 +24,7 @@ from suites.quota.quotas import (
     by_implicit_name,
     class_without_devices,
     refusal,
+    wait_refused,
 )
 from suites.workload import Container, Workloads, pod_manifest
 
@@ -149,7 +150,9 @@ def test_imitations_are_charged_while_the_pod_waits(
     expect_equal("charged for the pod itself", quotas.used(), {entry: 1})
 
     quotas.claim("first", request("device", device_class), metadata=metadata)
-    _wait_refused(quotas, device_class, metadata)
+    # Three devices of two that are left: only refused if the pod's own device isn't deducted once more.
+    three = request("device", device_class, count=3)
+    wait_refused(lambda: quotas.claim("probe", three, dry_run=True, metadata=metadata))
     charged = [quotas.used()[entry]]
     for name in ("second", "third"):
         quotas.claim(name, request("device", device_class), metadata=metadata)
@@ -163,22 +166,6 @@ def test_imitations_are_charged_while_the_pod_waits(
     evidence("the fourth imitation", words)
     expect_equal("one device is the pod's own, each further one is charged", charged, [1, 2, 3])
     expect_equal("the quota controller counts the same", quotas.recount(), {entry: 3})
-
-
-def _wait_refused(quotas: Quotas, device_class: DeviceClass, metadata: Object) -> None:
-    """Three devices of two that are left: only refused if the pod's own device isn't deducted once more.
-
-    The API server sees an earlier claim of the pod with a delay.
-    """
-
-    def refused() -> bool:
-        try:
-            quotas.claim("probe", request("device", device_class, count=3), dry_run=True, metadata=metadata)
-        except ApiError as error:
-            return "exceeded quota" in error.message
-        raise NotYet("a further imitation is charged less than it asks for")
-
-    wait_until(refused, 10, "a further imitation to be charged in full")
 
 
 @requirement("QTA-07")

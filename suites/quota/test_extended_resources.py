@@ -14,7 +14,7 @@ from suites.evidence import Observations
 from suites.expect import expect, expect_equal
 from suites.marks import both_forms, exclusive, needs_nodes, requirement
 from suites.naming import Names
-from suites.quota.quotas import (
+from suites.quotas import (
     CLAIM_COUNT,
     Quotas,
     by_class,

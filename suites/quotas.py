@@ -59,6 +59,21 @@ def refusal(create: Callable[[], object], *texts: str) -> str:
     raise RequirementFailed(expected, "accepted", made)
 
 
+def wait_refused(create: Callable[[], object], *texts: str, deadline: float = 60.0) -> str:
+    """Wait until quota refuses a dry run; returns the API server's words, which have all the texts.
+
+    That a quota was counted is not enough: admission reads quotas, classes and claims from caches of its own.
+    """
+
+    def refused() -> str:
+        try:
+            return refusal(create, *texts)
+        except RequirementFailed as error:
+            raise NotYet(error.observed) from error
+
+    return wait_until(refused, deadline, "quota to refuse a dry run")
+
+
 class Quotas:
     """Makes quotas in one namespace and reads what is charged to them."""
 
@@ -70,7 +85,7 @@ class Quotas:
     def create(self, hard: Mapping[str, int], name: str = "quota") -> None:
         """Create a quota and return once the quota controller has counted it.
 
-        Nothing is charged before, nor for a moment after: see `wait_enforced`.
+        Nothing is charged before, nor for a moment after: see `wait_enforced` and `wait_refused`.
         """
         manifest = {
             "apiVersion": "v1",
@@ -82,10 +97,9 @@ class Quotas:
         self._wait_counted(name)
 
     def change(self, hard: Mapping[str, int], name: str = "quota") -> None:
-        """Change limits of a quota and return once they are in force."""
+        """Change limits of a quota; they are in force once admission has seen them."""
         limits = {entry: str(limit) for entry, limit in hard.items()}
         self._kube.patch(RESOURCE_QUOTAS, name, {"spec": {"hard": limits}}, self._namespace)
-        self._wait_counted(name)
 
     def _wait_counted(self, name: str) -> None:
         def counted() -> bool:
@@ -133,17 +147,7 @@ class Quotas:
     def wait_enforced(self, device_class: DeviceClass, *entries: str) -> None:
         """Return once the API server charges claims of a class to these entries.
 
-        It learns of a counted quota and of a class with a delay. Until then it charges nothing to the quota,
-        or nothing to the class's extended resource names.
+        Until it has seen quota and class it charges nothing, or not the class's extended resource names.
         """
-
-        def enforced() -> bool:
-            try:
-                self.claim("probe", request("all", device_class, count=_BEYOND_ANY_QUOTA), dry_run=True)
-            except ApiError as error:
-                if all(f"{entry}=" in error.message for entry in entries):
-                    return True
-                raise NotYet(error.message) from error
-            raise NotYet("a claim beyond every limit is still accepted")
-
-        wait_until(enforced, 30, f"claims to be charged to {', '.join(entries)}")
+        beyond = request("all", device_class, count=_BEYOND_ANY_QUOTA)
+        wait_refused(lambda: self.claim("probe", beyond, dry_run=True), *(f"{entry}=" for entry in entries))
