@@ -25,6 +25,7 @@ _RUNTIME = "without-sys-resource"
 _BRIDGES = re.compile(r"docker0|br-[0-9a-f]{12}")
 _BRIDGE_ADDRESS = "172.31.0.1/24"
 _POOL = "base=172.30.0.0/16,size=24"
+_ANSWER_SECONDS = 10.0
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 
@@ -92,7 +93,7 @@ def up() -> None:
         if popen.poll() is not None:
             raise EnvironmentBlocked(f"dockerd ended:\n{processes.tail(log)}")
         try:
-            return bool(docker.run(["version", "--format", "{{.Server.Version}}"], timeout=10))
+            return bool(_ours(["version", "--format", "{{.Server.Version}}"]))
         except EnvironmentBlocked as error:
             raise NotYet(error) from error
 
@@ -115,8 +116,8 @@ def down() -> None:
         return
     running = pid()
     if running is not None:
-        if containers := docker.run(["ps", "--quiet"]).split():
-            docker.run(["kill", *containers])
+        if containers := _ours(["ps", "--quiet"]).split():
+            _ours(["kill", *containers])
         os.kill(running, signal.SIGTERM)
         try:
             wait_until(lambda: pid() is None, _STOP_SECONDS, "dockerd to end", interval=0.1)
@@ -153,6 +154,11 @@ def other_daemons() -> list[int]:
             if entry.name.isdigit() and (entry / "exe").readlink().name == "dockerd":
                 found.append(int(entry.name))
     return [number for number in found if number != ours]
+
+
+def _ours(arguments: Sequence[str]) -> str:
+    """Ask our daemon: DOCKER_HOST may name another one, with somebody else's containers."""
+    return docker.run(arguments, timeout=_ANSWER_SECONDS, host=docker.own_host())
 
 
 def _pid_file(directory: Path) -> Path:

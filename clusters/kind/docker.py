@@ -36,13 +36,20 @@ def environment() -> dict[str, str]:
     return chosen
 
 
-def run(arguments: Sequence[str | Path], *, stdin: bytes | None = None, timeout: float = _TIMEOUT) -> str:
+def run(
+    arguments: Sequence[str | Path],
+    *,
+    stdin: bytes | None = None,
+    timeout: float = _TIMEOUT,
+    host: str = "",
+) -> str:
     """Run `docker` and return what it wrote to stdout.
 
     Args:
         arguments: its command line.
         stdin: what it reads.
         timeout: seconds.
+        host: the daemon, as DOCKER_HOST has it; without it that of `environment`.
 
     Raises:
         EnvironmentBlocked: there is no client, or the command failed; the message is docker's.
@@ -50,14 +57,29 @@ def run(arguments: Sequence[str | Path], *, stdin: bytes | None = None, timeout:
     command = ["docker", *arguments]
     try:
         done = subprocess.run(
-            command, input=stdin, capture_output=True, env=environment(), check=False, timeout=timeout
+            command,
+            input=stdin,
+            capture_output=True,
+            env=environment() | ({"DOCKER_HOST": host} if host else {}),
+            check=False,
+            timeout=timeout,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentBlocked(f"docker {arguments[0]}: {error}") from error
     if done.returncode:
-        message = done.stderr.decode(errors="replace").strip()
+        message, _, _ = (
+            done.stderr.decode(errors="replace").strip().partition("\n\nRun 'docker")
+        )  # its advice
         raise EnvironmentBlocked(f"docker {arguments[0]}: {message}")
     return done.stdout.decode(errors="replace")
+
+
+def context_host() -> str:
+    """Where the client's current context leads to, without a DOCKER_HOST; empty where it can't say."""
+    try:
+        return run(["context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], timeout=20).strip()
+    except EnvironmentBlocked:
+        return ""
 
 
 def has_image(tag: str) -> bool:

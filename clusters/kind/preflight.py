@@ -13,6 +13,7 @@ from harness.errors import EnvironmentBlocked, UsageError
 
 _MAX_WORKERS = 5
 """Each node takes about 20 of the machine's 128 inotify instances."""
+_SHARED = "nodes share folders with this machine, so expected unix://..."
 
 
 def check_machine() -> list[Finding]:
@@ -50,12 +51,16 @@ def _client() -> Finding:
 def _daemon() -> Finding:
     host = docker.environment().get("DOCKER_HOST", "")
     if host and not host.startswith("unix://"):
-        message = f"DOCKER_HOST is {host}: nodes share folders with this machine, so expected unix://..."
+        message = f"DOCKER_HOST is {host}: {_SHARED}"
         return Finding("docker daemon", ok=False, message=message)
     try:
         version = docker.run(["version", "--format", "{{.Server.Version}}"], timeout=20).strip()
     except EnvironmentBlocked as error:
         return Finding("docker daemon", ok=False, message=_advice(str(error)))
+    place = host or docker.context_host()
+    if place and not place.startswith("unix://"):
+        message = f"Docker's context leads to {place}: {_SHARED}"
+        return Finding("docker daemon", ok=False, message=message)
     return Finding("docker daemon", ok=True, message=f"{version} {_place(host)}".strip())
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,33 @@ def test_beside_somebody_elses_daemon_none_is_started_and_its_network_stays(
             daemon.down()
         finally:
             running.kill()
+
+
+def test_down_asks_its_own_daemon_whatever_docker_host_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its containers are killed: those of the daemon that the user works with must not be among them."""
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", "tcp://theirs.example.com")
+    monkeypatch.setattr(daemon, "_remove_network", lambda: None)
+    (tmp_path / "docker").mkdir()
+    client = tmp_path / "bin" / "docker"
+    client.parent.mkdir()
+    client.write_text(f'#!/bin/sh\necho "$DOCKER_HOST $*" >>{tmp_path}/asked\n[ "$1" != ps ] || echo c1 c2\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(client.parent), prepend=os.pathsep)
+    ours = tmp_path / "dockerd"
+    shutil.copy(str(shutil.which("sleep")), ours)
+    with subprocess.Popen([ours, "600"]) as running:
+        docker.directory().joinpath("docker.pid").write_text(str(running.pid))
+        wait_until(lambda: daemon.pid() == running.pid, 20, "it to be seen", interval=0.01)
+        reaper = threading.Thread(target=running.wait)
+        reaper.start()
+        daemon.down()
+        reaper.join()
+
+    own = docker.own_host()
+    assert (tmp_path / "asked").read_text().splitlines() == [f"{own} ps --quiet", f"{own} kill c1 c2"]
 
 
 def test_a_daemon_that_has_ended_and_was_not_reaped_is_none(tmp_path: Path) -> None:

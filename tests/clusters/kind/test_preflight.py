@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clusters.interface import ClusterSpec, Finding
-from clusters.kind import preflight
-from harness.errors import UsageError
+from clusters.kind import docker, preflight
+from harness.errors import EnvironmentBlocked, UsageError
 
 
 def docker_that(says: str, code: int, folder: Path) -> None:
@@ -64,6 +64,14 @@ def test_a_daemon_elsewhere_shares_no_folders(path: Path, monkeypatch: pytest.Mo
     assert missing()["docker daemon"].startswith("DOCKER_HOST is tcp://192.0.2.1:2376: ")
 
 
+def test_a_context_that_leads_elsewhere_shares_no_folders(path: Path) -> None:
+    program = path / "docker"
+    says = 'case "$1" in context) echo ssh://build.example.com ;; *) echo 20.10 ;; esac'
+    program.write_text(f"#!/bin/sh\n{says}\n")
+    program.chmod(0o755)
+    assert missing()["docker daemon"].startswith("Docker's context leads to ssh://build.example.com: ")
+
+
 @pytest.mark.parametrize(
     ("spec", "refusal"),
     [
@@ -84,3 +92,11 @@ def test_the_first_thing_that_is_missing_refuses(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(preflight, "check_machine", lambda: findings)
     with pytest.raises(UsageError, match="docker: gone"):
         preflight.require(ClusterSpec(name="a"))
+
+
+def test_dockers_advice_is_none_of_an_errors(path: Path) -> None:
+    says = "Cannot connect to the Docker daemon\n\nRun docker run --help for more information"
+    docker_that(says.replace("docker run", "'\\''docker run").replace("--help", "--help'\\''"), 1, path)
+    with pytest.raises(EnvironmentBlocked) as blocked:
+        docker.run(["run", "image"])
+    assert str(blocked.value) == "docker run: Cannot connect to the Docker daemon"
