@@ -25,6 +25,7 @@ from load.result import Figure, StageRow, TrialResult
 
 _QUANTILES = ("p50", "p90", "p99", "p999", "max")
 _STAGES = frozenset(Stage)
+_CLIENTS = frozenset({"kind", "window", "rate", "unfinished", "causes", "share", "violations"})
 _LAST_BUCKET = 60.0
 """Seconds; a p99 beyond the last bucket of apiserver_request_sli_duration_seconds is at least that."""
 
@@ -60,6 +61,14 @@ def of_trial(trial: TrialResult, name: str) -> Figure | None:
     if first in ("api", "limiter", "rejected", "restarts") and trial.server is not None:
         return _of_server(trial.server, first, rest)
     return _count(trial, first, rest)
+
+
+def is_clients(trials: Sequence[TrialResult], name: str) -> bool:
+    """Whether a measure is of what the generator itself saw, for which no component's metrics are needed."""
+    first, _, rest = name.partition(".")
+    if rest and any(each.name == first for each in trials):
+        first = rest.partition(".")[0]
+    return first in _STAGES or first in _CLIENTS
 
 
 def _count(trial: TrialResult, first: str, rest: str) -> Figure | None:

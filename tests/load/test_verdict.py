@@ -161,6 +161,13 @@ def test_what_metrics_out_of_reach_would_say_keeps_no_run_from_a_verdict() -> No
     assert slow.verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("measure", ["running.p99", "kind.x.bound.p99", "main.window.after.bound.p99"])
+def test_what_the_generator_would_have_seen_is_not_out_of_reach(measure: str) -> None:
+    books = server_books().model_copy(update={"unread": ["kube-scheduler"]})
+    result = judged(trial(server=books), criteria=(Criterion(measure=measure, at_most=1),))
+    assert (result.verdict, result.reasons) == (Verdict.INVALID, [f"{measure} was not measured"])
+
+
 def test_what_was_not_measured_is_no_pass() -> None:
     result = judged(criteria=(Criterion(measure="recovery", at_most=60),))
     assert (result.verdict, result.reasons) == (Verdict.INVALID, ["recovery was not measured"])
