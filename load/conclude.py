@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +19,8 @@ from load.result import LoadResult, RequirementResult, TrialResult, Verdict
 from load.scenarios.interface import Findings
 from load.trials import Finished
 from load.verdict import Judgement, judge
+
+_CONTENT = {"pools", "devices_per_node", "fill", "conduct", "last_stage", "max_in_flight"}
 
 
 @dataclass
@@ -123,7 +127,24 @@ def shape(plan: Plan, processes: int, *, elsewhere: bool = False) -> dict[str, F
         "prefill": plan.sizing.prefill,
         "arrivals": str(plan.profile.arrivals),
         "processes": processes,
+        "warm-up": plan.main.warm_up,
+        "content": content(plan),
     }
+
+
+def content(plan: Plan) -> str:
+    """What else is sent, and what happens beside it, as a digest: a profile's name says nothing of its text.
+
+    What is asked of the numbers is left out, so is what comes after the main trial.
+    """
+    profile, main = plan.profile, plan.main
+    said = {
+        "pods": [shape.model_dump(mode="json") for shape in main.pods],
+        "bursts": [burst.model_dump(mode="json") for burst in main.bursts],
+        "scenario": plan.scenario.model_dump(mode="json", exclude={"length"}),
+        "profile": profile.model_dump(mode="json", include=_CONTENT),
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def run_started(request: LoadRequest, plan: Plan) -> events.RunStarted:

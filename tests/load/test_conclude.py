@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Any
 
+import pytest
+import yaml
+
+import benchmarks
+from clusters.interface import ClusterSpec
 from harness.results import Result
-from load.conclude import check_finished, merged, trusted
+from load.conclude import check_finished, merged, shape, trusted
+from load.profiles.loader import read_profile
+from load.profiles.plan import Plan, make_plan
+from load.request import LoadRequest
 from load.result import Figure, RequirementResult, Verdict
 from load.verdict import Judgement
+
+PROFILES = Path(benchmarks.__file__).parent / "profiles"
 
 
 def found(name: str, result: Result, message: str = "") -> RequirementResult:
@@ -46,6 +57,35 @@ def test_an_invalid_run_says_nothing_of_a_requirement(result: Result) -> None:
     assert told.result is Result.BLOCKED
     assert "the machine was busy" in told.message
     assert f"would be a {result}" in told.message
+
+
+def planned(tmp_path: Path, **changes: Any) -> Plan:
+    """The plan of a profile of the user's own, with some keys changed."""
+    path = tmp_path / "mine.yaml"
+    document = yaml.safe_load((PROFILES / "template-rate.yaml").read_text()) | changes
+    path.write_text(yaml.safe_dump(document))
+    asked = LoadRequest(profile=str(path), run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"))
+    return make_plan(read_profile(path), asked)
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({}, True),
+        ({"title": "Another", "asks": "What else?"}, True),
+        ({"criteria": [{"measure": "bound.p99", "at_most": 9}]}, True),
+        ({"pods": [{"name": "template", "via": "template", "cel": "true"}]}, False),
+        ({"max_in_flight": 7}, False),
+        ({"scenario": {"kind": "step-search", "most": 10}}, False),
+    ],
+)
+def test_what_is_sent_is_in_the_fingerprint_and_its_description_is_not(
+    tmp_path: Path, changes: dict[str, Any], same: bool
+) -> None:
+    one, other = (shape(planned(tmp_path, **each), 1) for each in ({}, changes))
+
+    assert (one == other) is same
+    assert one | {"content": ""} == other | {"content": ""}
 
 
 def test_the_event_of_a_result_carries_its_figures() -> None:
