@@ -14,6 +14,7 @@ import urllib3
 from clusters.driver_host import BUNDLED_DRIVER
 from clusters.existing.presence import Presence
 from clusters.existing.provider import PROVIDER
+from clusters.existing.rights import is_admin
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.simulated import SIMULATED
 from clusters.ready import cluster_ready
@@ -109,6 +110,8 @@ class LoadRunner:
         self._listener = listener
         self._emit = emit
         self._attached = provider.attach(request.cluster) if request.cluster is not None else None
+        if self._attached and self._attached.provider == PROVIDER:
+            _require_admin(self._attached)
         if self._attached:
             request = replace(
                 request,
@@ -152,8 +155,13 @@ class LoadRunner:
         if self._crew is not None:
             self._say(f"waiting for {self._crew.expected} workers")
             self._crew.wait(self._request.workers_wait)
-        with self._cluster() as cluster:
-            self._measure(cluster)
+        try:
+            with self._cluster() as cluster:
+                self._measure(cluster)
+        except KeyboardInterrupt:
+            if not self._progress.finished:
+                raise
+            self._progress.faults.append("the clean-up was interrupted: what is left is not known")
         seconds = time.monotonic() - clock
         result = conclude(self._request, self._plan, self._progress, started, seconds)
         result.write(self._request.run_dir)
@@ -176,10 +184,21 @@ class LoadRunner:
             yield cluster
         finally:
             if not self._request.keep:
-                began = time.monotonic()
-                self._provider.down(cluster.name)
-                seconds = round(time.monotonic() - began, 2)
-                self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
+                self._take_down(cluster)
+
+    def _take_down(self, cluster: Cluster) -> None:
+        """Remove a cluster of the run's own; what can't be is said, and takes nothing of the result away."""
+        began = time.monotonic()
+        try:
+            self._provider.down(cluster.name)
+        except HarnessError as error:
+            if not self._progress.finished:
+                raise
+            self._say(f"clean-up: {error}")
+            self._progress.faults.append(f"clean-up: {error}")
+            return
+        seconds = round(time.monotonic() - began, 2)
+        self._emit(events.ClusterGone(at=events.now(), name=cluster.name, seconds=seconds))
 
     def _ready(self, cluster: Cluster) -> events.ClusterReady:
         return cluster_ready(cluster, f"{BUNDLED_DRIVER}; {cluster.simulated_nodes} simulated nodes")
@@ -344,3 +363,10 @@ class LoadRunner:
     def _note(self, site: Site, text: str) -> None:
         site.notes.append(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {text}")
         self._listener.said(text)
+
+
+def _require_admin(cluster: Cluster) -> None:
+    if not is_admin(KubeClient.from_kubeconfig(cluster.kubeconfig)):
+        raise EnvironmentBlocked(
+            "load: it makes users with rights of their own, so who starts it has to have all: cluster-admin"
+        )

@@ -1,0 +1,124 @@
+"""What was measured is told, whatever becomes of the cluster afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters.existing.provider import PROVIDER
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
+from harness import events, journal
+from harness.errors import EnvironmentBlocked
+from load import runner
+from load.fingerprint import Fingerprint
+from load.request import LoadRequest
+from load.result import LoadResult, Verdict, read
+from load.runner import LoadRunner
+from load.scenarios.interface import Done, Findings
+from load.trials import Finished
+from tests.harness.api_server import write_config
+from tests.support.load_results import trial, worker_report
+from tests.support.paper import paper_cluster
+
+
+class Provider:
+    """Has a cluster, and does not get rid of it."""
+
+    name = "paper"
+
+    def __init__(self, trouble: BaseException) -> None:
+        self._trouble = trouble
+
+    def up(self, spec: ClusterSpec, progress: object) -> Cluster:
+        return paper_cluster(name=spec.name)
+
+    def down(self, name: str, *, force: bool = False) -> None:
+        raise self._trouble
+
+
+class Listener:
+    """Hears, and forgets."""
+
+    bring_up = SilentProgress()
+
+    def said(self, text: str) -> None:
+        pass
+
+    def progress(self, snapshot: object) -> None:
+        pass
+
+
+@pytest.fixture
+def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a load of which some trials get finished before its cluster can't be removed."""
+
+    def execute(trouble: BaseException, finished: Sequence[Finished]) -> LoadResult:
+        def measure(self: LoadRunner, cluster: Cluster) -> None:
+            self._progress.finished += finished
+            self._progress.fingerprint = Fingerprint(facts={})
+
+        def ready(*_: object) -> events.ClusterGone:
+            return events.ClusterGone(at=events.now(), name="x", seconds=0.0)
+
+        monkeypatch.setattr(LoadRunner, "_measure", measure)
+        monkeypatch.setattr(runner, "cluster_ready", ready)
+        request = LoadRequest(
+            profile="ext-churn", run_dir=tmp_path / "mine", seed=1, spec=ClusterSpec(name="x")
+        )
+        return runner.run(request, Provider(trouble), Listener())  # type: ignore[arg-type]
+
+    return execute
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Finished:
+    plan: Any = None
+    done = Done(plan, worker_report(), None, (), tmp_path)
+    return Finished(done, trial(), Findings(), interrupted=False)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (EnvironmentBlocked("a process outlives SIGKILL"), "clean-up: a process outlives SIGKILL"),
+        (KeyboardInterrupt(), "the clean-up was interrupted: what is left is not known"),
+    ],
+)
+def test_a_cluster_that_does_not_go_takes_no_result_with_it(
+    carry_out: Any, finished: Finished, tmp_path: Path, trouble: BaseException, reason: str
+) -> None:
+    result = carry_out(trouble, [finished])
+
+    assert (result.verdict, result.reasons[0]) == (Verdict.INVALID, reason)
+    assert read(tmp_path / "mine") == result
+    assert isinstance(journal.read(tmp_path / "mine")[-1], events.RunFinished)
+
+
+@pytest.mark.parametrize("trouble", [EnvironmentBlocked("stuck"), KeyboardInterrupt()])
+def test_without_a_result_the_trouble_is_all_there_is(
+    carry_out: Any, tmp_path: Path, trouble: BaseException
+) -> None:
+    with pytest.raises(type(trouble)):
+        carry_out(trouble, [])
+    assert not (tmp_path / "mine" / "load.json").exists()
+
+
+@pytest.mark.parametrize("admin", [True, False])
+def test_on_somebody_elses_cluster_it_takes_an_admin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admin: bool
+) -> None:
+    """It makes users and rights: better known before anything is made than halfway."""
+    config = write_config(tmp_path / "config", "https://127.0.0.1:1", {"token": "t"})
+    theirs = paper_cluster(provider=PROVIDER, kubeconfig=config, nodes_elsewhere=("a",), simulated_nodes=100)
+    monkeypatch.setattr(Provider, "attach", lambda *_: theirs, raising=False)
+    monkeypatch.setattr(runner, "is_admin", lambda _: admin)
+    request = LoadRequest(
+        profile="ext-churn", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"), cluster="theirs"
+    )
+    refused = pytest.raises(EnvironmentBlocked, match="has to have all: cluster-admin")
+    with contextlib.nullcontext() if admin else refused:
+        LoadRunner(request, Provider(KeyboardInterrupt()), Listener(), print)  # type: ignore[arg-type]
