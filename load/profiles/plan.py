@@ -184,6 +184,8 @@ def _with_own_amounts(sizing: Sizing, request: LoadRequest) -> Sizing:
     if request.rate is not None:
         if not sizing.rate:
             raise UsageError("--rate: the profile has bursts only, and no rate to change")
+        if not 0 < request.rate < math.inf:
+            raise UsageError(f"--rate {request.rate:g}: expected more than 0")
         amounts["rate"] = request.rate
         for part, key in (("trials", "rate"), ("bursts", "pods")):
             for each in amounts[part]:

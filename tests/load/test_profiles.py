@@ -178,6 +178,8 @@ def test_a_rate_that_the_devices_cannot_take(written: Callable[..., Path]) -> No
     ("asked", "words"),
     [
         ({"rate": -1.0}, "--rate"),
+        ({"rate": 0.0}, "--rate 0: expected more than 0"),
+        ({"rate": float("inf")}, "--rate inf: expected"),
         ({"rate": float("nan")}, "--rate"),
         ({"seconds": 0.0}, "--seconds"),
         ({"seconds": -5.0}, "--seconds"),
