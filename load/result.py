@@ -261,14 +261,20 @@ def runs_of(place: str) -> list[LoadResult]:
     Raises:
         UsageError: there is no run, or one that can't be read.
     """
-    given = Path(place)
+    try:
+        inside = _folders_of(Path(place))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{place}: no path or pattern that can be looked at: {error}") from error
+    if not inside:
+        raise UsageError(f"{place}: no load run there; expected folders with a {FILE_NAME}")
+    return sorted(map(read, inside), key=lambda run: (run.started_at, run.run_id))
+
+
+def _folders_of(given: Path) -> list[Path]:
     root = Path(given.anchor or ".")
     folders = [given] if given.exists() else root.glob(str(given.relative_to(given.anchor)))
-    inside = [
+    return [
         path.parent
         for folder in folders
         for path in ([folder / FILE_NAME] if (folder / FILE_NAME).exists() else folder.glob(f"*/{FILE_NAME}"))
     ]
-    if not inside:
-        raise UsageError(f"{place}: no load run there; expected folders with a {FILE_NAME}")
-    return sorted(map(read, inside), key=lambda run: (run.started_at, run.run_id))

@@ -77,6 +77,12 @@ def test_no_run_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         runs_of(place)
 
 
+@pytest.mark.parametrize("place", ["runs/**x", "x" * 300])
+def test_what_can_be_no_path_is_a_usage_error(place: str) -> None:
+    with pytest.raises(UsageError, match=r"no path or pattern that can be looked at|no load run there"):
+        runs_of(place)
+
+
 def test_a_stage_is_found_by_kind_and_window() -> None:
     found = trial()
     assert found.stage(found.stages[0].stage) is found.stages[0]
