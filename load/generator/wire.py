@@ -47,7 +47,7 @@ class _Pool(ConnectionPool):
 
 class _TlsPool(SSLConnectionPool):
     def _is_socket_alive(self, sock: Any) -> bool:
-        return idle_is_alive(sock)
+        return idle_is_alive(sock) or only_tls_speaks(sock)
 
     def after_connect(self, sock: Any) -> None:
         keep_alive(sock)
@@ -61,6 +61,20 @@ def idle_is_alive(sock: Any) -> bool:
     poller = _poll()
     poller.register(descriptor, select.POLLIN)
     return not any(event & _GONE for _, event in poller.poll(0))
+
+
+def only_tls_speaks(sock: Any) -> bool:
+    """Whether what waits on an idle connection is TLS's own, and takes it: tickets come after a handshake."""
+    patience = sock.gettimeout()
+    sock.settimeout(0.0)
+    try:
+        sock.recv(1)  # bytes that nobody asked for, or the end
+    except ssl.SSLWantReadError:
+        sock.settimeout(patience)
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def keep_alive(sock: Any) -> None:

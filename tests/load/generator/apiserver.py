@@ -52,6 +52,8 @@ class ApiServer:
         self.created: list[str] = []
         """Names of all pods ever made."""
         self.authorizations: set[str] = set()
+        self.accepted = 0
+        """Connections that were ever made."""
         self.schedules = True
         """Whether pods get claims and nodes."""
         self.port = 0
@@ -123,6 +125,7 @@ class ApiServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
+        self.accepted += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
