@@ -16,7 +16,7 @@ from cli.options import Output, OutputOption
 from clusters.existing import clean as cleaning
 from clusters.existing import rights
 from clusters.existing.provider import ExistingProvider
-from clusters.existing.reach import explained
+from clusters.existing.reach import explained, user
 from clusters.interface import ClusterProvider
 from harness.errors import UsageError
 
@@ -81,6 +81,7 @@ def clean(
     with ExistingProvider(kubeconfig, context, f"clean-{secrets.token_hex(3)}") as provider:
         kube = provider.connect()
         with explained(kube.server):
+            user(kube)  # whoever is nobody sees nothing, and what is no API server has nothing to clean
             litter = cleaning.look(kube, provider.swept)
             if not dry_run:
                 cleaning.remove(kube, litter)

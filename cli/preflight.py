@@ -38,7 +38,7 @@ def preflight(
     planned = plan.make(load(), checks.collect(), (), target)
     rows = [*_cluster(facts, server), _rights(lacking), *_areas(planned)]
     show(rows, ["subject", "state", "found"], output)
-    if lacking:
+    if lacking or not facts.serves_claims or not any(each.decision is None for each in planned):
         raise typer.Exit(ExitCode.BLOCKED)
 
 
@@ -51,7 +51,7 @@ def _cluster(facts: Facts, server: str) -> Iterator[Row]:
     yield _row("user", _OK, facts.user)
     yield _gates(facts)
     versions = ", ".join(facts.api_versions)
-    yield _row("resource.k8s.io", _OK if versions else _BLOCKED, versions or "not served")
+    yield _row("resource.k8s.io", _OK if facts.serves_claims else _BLOCKED, versions or "not served")
     ill = f"; not Ready: {', '.join(facts.nodes_not_ready)}" if facts.nodes_not_ready else ""
     if facts.nodes_tainted:
         ill += f"; keeping pods away: {', '.join(facts.nodes_tainted)}"

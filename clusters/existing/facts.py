@@ -39,6 +39,11 @@ class Facts:
     """Driver -> how many ResourceSlices it has published; None if they can't be listed."""
 
     @property
+    def serves_claims(self) -> bool:
+        """Whether there is the API that everything here is about."""
+        return "v1" in self.api_versions
+
+    @property
     def profile(self) -> Profile:
         """`alpha` if every DRA gate that the release knows is on, as far as can be seen."""
         wanted = feature_gates(Profile.ALPHA, self.kubernetes)
@@ -52,7 +57,8 @@ def look(kube: KubeClient) -> Facts:
         EnvironmentBlocked: its version is none of those that are supported, or there are no credentials.
         ApiError: it refuses the credentials, or to list nodes.
     """
-    user, kubernetes = reach.user(kube), reach.version(kube)
+    kubernetes = reach.version(kube)  # first: how a user is asked for differs in old releases
+    user = reach.user(kube)
     nodes = kube.list(NODES)
     simulated = [node for node in nodes if _is_simulated(node)]
     real = [node for node in nodes if not _is_simulated(node)]

@@ -124,11 +124,13 @@ class ExistingProvider:
         """The cluster; see `facts` for what keeps it from being used.
 
         Raises:
-            EnvironmentBlocked: also if the user lacks a right that a run needs.
+            EnvironmentBlocked: also if it has no ResourceClaims, or the user lacks a right that a run needs.
         """
         if name != self.cluster_name:
             raise UsageError(f"{self._source} is of cluster {self.cluster_name!r}, not {name!r}")
         facts = self.facts()
+        if not facts.serves_claims:
+            raise EnvironmentBlocked(f"{self.server}: resource.k8s.io/v1 is not served: nothing to check")
         if lacking := self.missing_rights():
             verbs = ", ".join(map(str, lacking))
             raise EnvironmentBlocked(f"{facts.user} may not {verbs}; `dra-harness rbac` prints what it takes")

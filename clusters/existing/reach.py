@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ OLDEST, NEWEST = 34, 37
 
 _SELF_REVIEWS = Resource("authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False)
 _ANONYMOUS = "system:anonymous"
+_LONGEST = 500
 
 
 @contextlib.contextmanager
@@ -37,7 +39,7 @@ def explained(server: str) -> Iterator[None]:
             message = f"{server}: the user lacks a right (403): {error.message}; see `dra-harness rbac`"
         else:
             message = f"{server}: {error}"
-        raise EnvironmentBlocked(message) from error
+        raise EnvironmentBlocked(_one_line(message)) from error
     except urllib3.exceptions.SSLError as error:
         raise EnvironmentBlocked(f"{server}: TLS fails: {_plain(error)}") from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -49,10 +51,13 @@ def user(kube: KubeClient) -> str:
 
     Raises:
         ApiError: it doesn't take the credentials.
-        EnvironmentBlocked: there are none.
+        EnvironmentBlocked: there are none, or what answers is no API server.
     """
     review = {"apiVersion": _SELF_REVIEWS.api_version, "kind": "SelfSubjectReview"}
-    name: str = kube.create(_SELF_REVIEWS, review)["status"]["userInfo"]["username"]
+    try:
+        name: str = kube.create(_SELF_REVIEWS, review)["status"]["userInfo"]["username"]
+    except (json.JSONDecodeError, TypeError, KeyError) as error:
+        raise _no_api_server(kube) from error
     if name == _ANONYMOUS:
         raise EnvironmentBlocked("the kubeconfig has no credentials: the API server knows nobody by them")
     return name
@@ -62,14 +67,27 @@ def version(kube: KubeClient) -> str:
     """The server's version, such as v1.37.2.
 
     Raises:
-        EnvironmentBlocked: it is none of those that are supported.
+        ApiError: it refuses to say.
+        EnvironmentBlocked: it is none of those that are supported, or what answers is no API server.
     """
-    found = kube.version()
+    try:
+        found = kube.version()
+    except (json.JSONDecodeError, TypeError, KeyError) as error:
+        raise _no_api_server(kube) from error
     major, _, rest = found.lstrip("v").partition(".")
     minor = rest.partition(".")[0]
     if major != "1" or not minor.isdigit() or not OLDEST <= int(minor) <= NEWEST:
         raise EnvironmentBlocked(f"the server is {found}; supported are v1.{OLDEST} to v1.{NEWEST}")
     return found
+
+
+def _no_api_server(kube: KubeClient) -> EnvironmentBlocked:
+    return EnvironmentBlocked(f"{kube.server}: what answers there is no Kubernetes API server")
+
+
+def _one_line(text: str) -> str:
+    """A message that may have somebody's whole web page in it."""
+    return " ".join(text.split())[:_LONGEST]
 
 
 def _plain(error: Exception) -> str:

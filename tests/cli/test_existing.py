@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
 import pytest
+import typer
 
 from cli import preflight
 from cli.existing import chosen
 from clusters.components import BuildSource
 from clusters.existing.facts import Facts
+from clusters.existing.provider import ExistingProvider
 from clusters.existing.rights import Right
 from clusters.interface import Profile
 from clusters.local.provider import LocalProvider
@@ -18,6 +21,7 @@ from clusters.profiles import feature_gates
 from harness.errors import UsageError
 from harness.events import PlannedRequirement
 from harness.results import Result
+from tests.harness.api_server import write_config
 
 FACTS = Facts(
     user="jane",
@@ -121,3 +125,17 @@ def test_a_kubeconfig_and_a_cluster_exclude_each_other() -> None:
         raise AssertionError
     with chosen(None, None, "c", "r", local) as (provider, name):
         assert (provider, name) == (local, "c")
+
+
+@pytest.mark.parametrize(("versions", "code"), [(("v1beta1", "v1"), 0), (("v1beta1",), 3), ((), 3)])
+def test_a_cluster_on_which_nothing_can_be_checked_is_exit_code_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, versions: tuple[str, ...], code: int
+) -> None:
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / "state"))
+    facts = dataclasses.replace(FACTS, api_versions=versions)
+    monkeypatch.setattr(ExistingProvider, "facts", lambda _: facts)
+    monkeypatch.setattr(ExistingProvider, "missing_rights", lambda _: [])
+    config = write_config(tmp_path / "config", "https://127.0.0.1:1", {"token": "t"})
+    with pytest.raises(typer.Exit) if code else contextlib.nullcontext() as ended:
+        preflight.preflight(config)
+    assert ended is None or ended.value.exit_code == code

@@ -198,10 +198,25 @@ def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(
             {"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": {"status": {"allowed": False}}},
             "jane may not create namespaces, delete namespaces, ",
         ),
+        ({"GET /apis/resource.k8s.io": 404}, "resource.k8s.io/v1 is not served: nothing to check"),
         ({"GET /version": {"gitVersion": "v1.33.9"}}, "the server is v1.33.9; supported are v1.34 to v1.37"),
         ({"GET /version": {"gitVersion": "v1.38.0-rc.1"}}, "the server is v1.38.0-rc.1; supported are"),
         ({"GET /version": {"gitVersion": "v2.35.0"}}, "the server is v2.35.0; supported are"),
         ({"GET /version": {"gitVersion": "vX"}}, "the server is vX; supported are"),
+        (
+            {
+                "GET /version": {"gitVersion": "v1.27.3"},
+                "POST /apis/authentication.k8s.io/v1/selfsubjectreviews": 404,
+            },
+            "the server is v1.27.3; supported are",
+        ),
+        ({"GET /version": "<html>\nSign in\n</html>"}, ": what answers there is no Kubernetes API server"),
+        ({"GET /version": []}, ": what answers there is no Kubernetes API server"),
+        ({"GET /version": (502, "<html>\nBad\n  gateway\n</html>")}, "<html> Bad gateway </html>"),
+        (
+            {"POST /apis/authentication.k8s.io/v1/selfsubjectreviews": {}},
+            ": what answers there is no Kubernetes API server",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_be_used_is_one_clear_error(
