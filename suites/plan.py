@@ -104,6 +104,8 @@ def _decide(
     if alpha and target.profile is Profile.GA and not _has_gates(requirement, target):
         gates = ", ".join(requirement.gates) or "of its checks"
         return Result.BLOCKED, f"needs the gates {gates}: profile {Profile.ALPHA}"
+    if off := _turned_off(requirement, checks, target):
+        return Result.BLOCKED, f"needs the gates {off}, which the cluster has off"
     if target.no_driver and all(check.driver for check in checks):
         return Result.BLOCKED, target.no_driver
     if missing := _missing_gates(checks, target):
@@ -118,6 +120,13 @@ def _has_gates(requirement: Requirement, target: Target) -> bool:
     """Whether a cluster that is no `alpha` one is known to have every gate that a requirement is about."""
     on = {gate for gate, is_on in (target.gates or {}).items() if is_on}
     return bool(requirement.gates) and on >= set(requirement.gates)
+
+
+def _turned_off(requirement: Requirement, checks: Sequence[Check], target: Target) -> str:
+    """Gates of a requirement that a cluster is known to have off, but for those that its checks want so."""
+    wanted = {gate for check in checks for gate, _ in check.gates}
+    known = target.gates or {}
+    return ", ".join(gate for gate in requirement.gates if known.get(gate) is False and gate not in wanted)
 
 
 def _missing_gates(checks: Sequence[Check], target: Target) -> str:

@@ -294,3 +294,27 @@ def test_alpha_is_no_obstacle_where_the_run_makes_its_clusters() -> None:
     made = plan.make(CATALOGUE, [ALPHA_CHECK], ["COR-03"], FREE)
 
     assert made[0].decision is None
+
+
+@pytest.mark.parametrize(
+    ("check_gates", "gates", "reason"),
+    [
+        ((), {"DRAFoo": True}, ""),
+        ((), {}, ""),
+        ((), {"DRAFoo": False}, "needs the gates DRAFoo, which the cluster has off"),
+        ((("DRAFoo", False),), {"DRAFoo": False}, ""),
+        ((("DRAFoo", False),), {"DRAFoo": True}, "needs a cluster made with DRAFoo=false"),
+    ],
+)
+def test_a_gate_that_is_on_by_default_and_off_here_blocks(
+    check_gates: tuple[tuple[str, bool], ...], gates: dict[str, bool], reason: str
+) -> None:
+    """Somebody turned it off: the cluster does not break what it does not promise."""
+    requirement = needed("COR-01", gates=("DRAFoo",))
+    catalogue = Catalogue({"core": Area(title="The core", requirements=(requirement,))})
+    check = Check("core/test_x.py::test_g", ("COR-01",), gates=check_gates)
+
+    (planned,) = plan.make(catalogue, [check], (), Target("v1.37.2", Profile.GA, 2, gates))
+
+    assert planned.reason == reason
+    assert planned.decision == (Result.BLOCKED if reason else None)
