@@ -168,12 +168,13 @@ class PodDriver(HostedDriver):
     def _objects(self) -> list[Object]:
         settings, control = self._settings(), self._control()
         repository, _, tag = self.cluster.driver_image.rpartition(":")
-        hostname = {
-            "key": "kubernetes.io/hostname",
-            "operator": "In",
-            "values": sorted(node["name"] for node in settings["nodes"]),
+        # By name: the label kubernetes.io/hostname may say something else. A field takes one value each.
+        terms = {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+                for name in sorted(self._nodes())
+            ]
         }
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [hostname]}]}
         values: dict[str, Any] = {
             "driver": self.name,
             "image": {"repository": repository, "tag": tag},
