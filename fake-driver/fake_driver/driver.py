@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from fake_driver.kubeapi.kubeconfig import load_access
 from fake_driver.node.plugin import NodePlugin
 from fake_driver.publishing.publisher import PublishRejected
 from fake_driver.services.health import Report
+
+log = logging.getLogger(__name__)
 
 _SOCKET_CHECK_SECONDS = 1.0
 _UNHEALTHY_TAINT = {"key": "unhealthy", "effect": "NoExecute"}
@@ -118,7 +121,13 @@ class Driver:
             for node in self._nodes.values():
                 with self._change:
                     if not self.stopping.is_set():
-                        node.ensure_sockets()
+                        self._ensure_sockets(node)
+
+    def _ensure_sockets(self, node: NodePlugin) -> None:
+        try:
+            node.ensure_sockets()
+        except StartError as error:
+            log.warning("%s", error)  # the next look may find it possible
 
     def _publish_live(self, name: str, inventory: LiveInventory) -> None:
         """Publish what the hardware of a node has become, unless another inventory was set since."""

@@ -92,6 +92,20 @@ def test_waits_for_a_kubelet(start_plugin: Start, tmp_path: Path) -> None:
         manager.stop()
 
 
+def test_a_folder_that_it_cannot_use_for_a_while_is_said_and_tried_again(
+    manager: StubDeviceManager, start_plugin: Start
+) -> None:
+    client = start_plugin()
+    wait_registered(client)
+    folder = manager.directory
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to(folder.name)  # a loop
+    wait_until(lambda: "ymbolic links" in client.status().nodes[0].error, 5, "the reason", interval=0.02)
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+    wait_registered(client, 2)
+
+
 def listed(response: Any) -> dict[str, str]:
     return {device.ID: device.health for device in response.devices}
 

@@ -12,6 +12,8 @@ from fake_driver.client import DriverError
 from fake_driver.config import Quirk
 from fake_driver.errors import StartError
 from fake_driver.inventory.base import NodeInventory
+from fake_driver.kubeapi.client import ApiClient, ApiError
+from fake_driver.kubeapi.kubeconfig import Access
 from fake_driver.publishing.plan import Published, make_plan
 from fake_driver.publishing.split import same_content, split
 
@@ -270,3 +272,16 @@ def test_quirks_of_taints(rig: Rig) -> None:
     assert [size for _, _, size in shape(rig.api.slices())] == [100]
     rig.client.set_taints("d-0", [])
     assert rig.api.slices()[0]["spec"]["devices"][0]["taints"]
+
+
+def test_a_token_that_is_not_there_is_no_answer_and_ends_no_thread(
+    tmp_path: Path, api: ApiServerStandin
+) -> None:
+    """Threads that publish go on after an ApiError."""
+    client = ApiClient(Access(server=api.url, token_file=tmp_path / "token"))
+    with pytest.raises(ApiError, match=r"no token: .*No such file") as refused:
+        client.get(SLICES)
+    assert (refused.value.status, refused.value.rejected) == (0, False)
+    (tmp_path / "token").write_text("secret")
+    assert client.get(SLICES)["items"] == []
+    client.close()

@@ -19,6 +19,7 @@ from fake_driver.control import messages as m
 from fake_driver.control.server import Operation
 from fake_driver.deviceplugin.config import DevicePluginConfig, PluginNodeConfig
 from fake_driver.deviceplugin.service import DeviceBoard, DevicePluginService
+from fake_driver.errors import StartError
 from fake_driver.faults import FaultStore
 from fake_driver.services.guard import Guard
 from fake_driver.services.socket_server import SocketServer
@@ -90,9 +91,9 @@ class NodeDevicePlugin:
         """Register if the kubelet is new, or took our socket away (as it does when it starts)."""
         try:
             found = self._kubelet.stat()
-        except FileNotFoundError:
+        except OSError as error:
             self._registered_with = None
-            self.error = f"no kubelet at {self._kubelet}"
+            self.error = f"no kubelet at {self._kubelet}: {error.strerror}"
             return
         stamp = (found.st_ino, found.st_ctime_ns)
         if stamp != self._registered_with or not self._server.path.exists():
@@ -161,7 +162,10 @@ class DevicePlugins:
     def _keep_registered(self) -> None:
         while not self.stopping.is_set():
             for node in self._nodes.values():
-                node.check()
+                try:
+                    node.check()
+                except (StartError, OSError) as error:
+                    node.error = str(error)  # the next look may find it possible
             self.stopping.wait(_CHECK_SECONDS)
 
     # What the control endpoint offers; each method is one operation.

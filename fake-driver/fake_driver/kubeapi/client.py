@@ -137,7 +137,10 @@ class ApiClient:
         headers = {"Accept": "application/json", "User-Agent": "fake-driver"}
         token = self._access.token
         if self._access.token_file:
-            token = self._access.token_file.read_text(encoding="utf-8").strip()
+            try:
+                token = self._access.token_file.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ApiError(0, f"{method} {path}: no token: {error}") from error
         if token:
             headers["Authorization"] = f"Bearer {token}"
         if body is not None:

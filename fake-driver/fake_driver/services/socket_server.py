@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,13 +27,15 @@ class SocketServer:
         self._server: Any = None
         self._short: ShortPath | None = None
         self._inode = 0
+        self._wanted = False
 
     def start(self) -> None:
         """Create the socket and serve.
 
         Raises:
-            StartError: the socket can't be created.
+            StartError: the socket can't be created; `ensure` tries again.
         """
+        self._wanted = True
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.unlink(missing_ok=True)  # of an instance that died
@@ -45,29 +48,36 @@ class SocketServer:
             self._inode = self.path.stat().st_ino
             self._server.start()
         except (OSError, RuntimeError) as error:
+            self._end(0)
             raise StartError(f"{self.path}: can't serve there: {error}") from None
 
     @property
     def running(self) -> bool:
         """Whether it's meant to serve."""
-        return self._server is not None
+        return self._wanted
 
     def ensure(self) -> None:
-        """Serve on a new socket if somebody removed the old one."""
-        if self.running and not self.path.exists():
-            self.stop(0)
+        """Serve on a new socket if somebody removed the old one.
+
+        Raises:
+            StartError: as `start`.
+        """
+        if self._wanted and not self.path.exists():
+            self._end(0)
             self.start()
 
     def stop(self, grace: float) -> None:
         """Remove the socket, let calls end for up to `grace` seconds, then end them."""
-        if self._server is None:
-            return
-        try:
-            if self.path.stat().st_ino == self._inode:
-                self.path.unlink()
-        except FileNotFoundError:
-            pass
-        self._server.stop(grace).wait()
-        self._server = None
-        if self._short:
+        self._wanted = False
+        self._end(grace)
+
+    def _end(self, grace: float) -> None:
+        if self._server is not None:
+            with contextlib.suppress(OSError):  # somebody removed it, or its folder
+                if self.path.stat().st_ino == self._inode:
+                    self.path.unlink()
+            self._server.stop(grace).wait()
+            self._server = None
+        if self._short is not None:
             self._short.close()
+            self._short = None
