@@ -1,4 +1,4 @@
-"""`driver-image` and `driver-manifest`: the bundled driver in a container."""
+"""`driver-image`, `driver-manifest`, `pod-image`: what runs in pods, as images and a manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import typer
 import yaml
 
 from cli.console import BringUpProgress, out
+from cli.options import DEFAULT_KUBERNETES
 from clusters import driver_chart, providers
+from clusters.components import POD_IMAGE, PROGRAMS, BuildSource, write_archive
 from clusters.driver_image import build
 from clusters.interface import LoadsImages
 from harness.errors import UsageError
@@ -28,8 +30,8 @@ def driver_image(
     provider = None if cluster is None else providers.having(cluster)
     if provider is not None and not isinstance(provider, LoadsImages):
         raise UsageError(f"--cluster {cluster}: its nodes are out of reach; push the archive to a registry")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
+    if output is not None:
+        _require_file(output)
     progress = BringUpProgress()
     try:
         image = build.ensure(progress.components)
@@ -37,11 +39,31 @@ def driver_image(
         progress.close()
     archive = image.archive
     if output is not None:
-        archive = Path(shutil.copyfile(image.archive, output))
+        try:
+            archive = Path(shutil.copyfile(image.archive, output))
+        except OSError as error:
+            raise UsageError(f"--output {output}: can't be written: {error.strerror}") from error
     if cluster is not None and provider is not None:
         provider.load_image(cluster, archive)
     size = archive.stat().st_size / 1e6
     out.print(f"{image.name}, {size:.0f} MB: {archive}", markup=False, soft_wrap=True)
+
+
+def pod_image(
+    output: Annotated[Path, typer.Option("--output", help="Where the archive goes.")],
+) -> None:
+    """Pack the image of the checks' own pods as an OCI archive, for clusters that somebody else made."""
+    _require_file(output)
+    progress = BringUpProgress()
+    try:
+        programs = BuildSource().ensure([PROGRAMS["pod"]], DEFAULT_KUBERNETES, progress.components)
+    finally:
+        progress.close()
+    try:
+        write_archive(programs["pod"], output)
+    except OSError as error:
+        raise UsageError(f"--output {output}: can't be written: {error.strerror}") from error
+    out.print(f"{POD_IMAGE}, {output.stat().st_size / 1e6:.1f} MB: {output}", markup=False, soft_wrap=True)
 
 
 def driver_manifest(
@@ -70,6 +92,13 @@ def driver_manifest(
         progress.close()
     text = driver_chart.render(program, chosen, files=values or (), name=name, namespace=namespace)
     out.print(text, markup=False, soft_wrap=True, end="")
+
+
+def _require_file(output: Path) -> None:
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
+    if output.is_dir():
+        raise UsageError(f"--output {output}: expected the name of a file, this is a folder")
 
 
 def _set(values: dict[str, Any], setting: str) -> None:

@@ -43,6 +43,7 @@ app.command()(load.compare)
 app.command()(node_image.node_image)
 app.command()(driver_image.driver_image)
 app.command()(driver_image.driver_manifest)
+app.command()(driver_image.pod_image)
 app.add_typer(node_image.app, name="docker")
 
 

@@ -38,3 +38,8 @@ def download_url() -> str:
 def component_source() -> str:
     """Where Kubernetes' programs come from unless the command says: `DRA_HARNESS_SOURCE`, else `auto`."""
     return os.environ.get("DRA_HARNESS_SOURCE") or "auto"
+
+
+def pod_image() -> str:
+    """Image of the pods of checks and loads: `DRA_HARNESS_POD_IMAGE`; empty for what our own nodes have."""
+    return os.environ.get("DRA_HARNESS_POD_IMAGE") or ""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clusters.components.image import POD_IMAGE
+from clusters.components.image import pod_container
 from clusters.local.simulated import SIMULATED
 from harness.kube import (
     DEVICE_CLASSES,
@@ -135,8 +135,8 @@ def filler(names: Names, name: str, node: str, claims: Sequence[str]) -> Object:
 def _pod(
     names: Names, references: Sequence[Object], amounts: Mapping[str, str], *, simulated: bool
 ) -> Object:
-    container: Object = {"name": "main", "image": _NO_IMAGE if simulated else POD_IMAGE}
-    container["imagePullPolicy"] = "Never"
+    nothing = {"image": _NO_IMAGE, "imagePullPolicy": "Never"}
+    container: Object = {"name": "main", **(nothing if simulated else pod_container())}
     resources: Object = {}
     if references:
         resources["claims"] = [{"name": reference["name"]} for reference in references]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.components.image import POD_IMAGE
-from harness.errors import RequirementFailed
+from clusters.components.image import pod_container
+from harness.errors import EnvironmentBlocked, RequirementFailed
 from harness.kube import EVENTS, NAMESPACES, PODS, RESOURCE_CLAIMS, ApiError, KubeClient, Object
 from harness.waiting import NotYet, wait_until
 from suites.expect import field
@@ -19,6 +19,8 @@ RUN_SECONDS = 150.0
 that is refused the claim of a pod that the Node authorizer has not seen yet tries again after 60 to 90 s by
 default; see `clusters/local/node.py`."""
 _GONE_SECONDS = 60.0
+_NO_IMAGE = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff"})
+"""Why a container waits whose image the kubelet doesn't have: pkg/kubelet/images/types.go."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,7 @@ class Container:
             resources["claims"] = [_claim_reference(each) for each in self.claims]
         manifest: Object = {
             "name": self.name,
-            "image": POD_IMAGE,
-            "imagePullPolicy": "Never",
+            **pod_container(),
             "resources": resources,
         }
         if self.args:
@@ -87,6 +88,20 @@ def pod_manifest(
     }
 
 
+def require_image(pod: Object) -> None:
+    """See that a pod's node has the image of its containers: a cluster that lacks it has broken no promise.
+
+    Raises:
+        EnvironmentBlocked: it doesn't, naming image and node.
+    """
+    status = pod["status"]
+    for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        waiting = each.get("state", {}).get("waiting", {})
+        if waiting.get("reason") in _NO_IMAGE:
+            node = pod["spec"].get("nodeName", "")
+            raise EnvironmentBlocked(f"node {node} has no image {each['image']}: {waiting['reason']}")
+
+
 class Workloads:
     """Creates pods in one namespace and watches what becomes of them."""
 
@@ -112,6 +127,7 @@ class Workloads:
 
         def running() -> Object:
             pod = self.get(name)
+            require_image(pod)
             status = pod["status"]
             states = status.get("containerStatuses", [])
             if status.get("phase") != "Running" or not all(each.get("started") for each in states):
@@ -125,6 +141,7 @@ class Workloads:
 
         def reached() -> Object:
             pod = self.get(name)
+            require_image(pod)
             if pod["status"].get("phase") != phase:
                 raise NotYet(lambda: self._describe(pod))
             return pod

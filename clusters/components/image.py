@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clusters.components import locations
+from harness.settings import pod_image
 
 POD_IMAGE = "dra-harness.dev/pod:v1"
 """Reports what it was given, then waits or exits as its arguments say (see `go/cmd/pod`)."""
@@ -46,6 +47,12 @@ class Image:
     """A folder whose content goes into the image too; all of it becomes root's, and of time 0."""
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Further keys of the image's config, such as `Cmd`."""
+
+
+def pod_container() -> dict[str, str]:
+    """What a container of the harness's own program runs: the image that nodes have, or can pull."""
+    elsewhere = pod_image()
+    return {"image": elsewhere or POD_IMAGE, "imagePullPolicy": "IfNotPresent" if elsewhere else "Never"}
 
 
 def write_archive(pod: Path, archive: Path, machine: str | None = None) -> None:

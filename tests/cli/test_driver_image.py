@@ -18,6 +18,8 @@ def no_clusters(state_dir: Path) -> Path:
     ("arguments", "message"),
     [
         (["driver-image", "--output", "/no/such/folder/x.tar"], "there is no folder /no/such/folder"),
+        (["driver-image", "--output", "/tmp"], "--output /tmp: expected the name of a file"),
+        (["pod-image", "--output", "/tmp"], "--output /tmp: expected the name of a file"),
         (["driver-image", "--cluster", "nope"], "no cluster is named 'nope'"),
         (["driver-manifest", "--set", "control.enabled"], "--set control.enabled: expected key=value"),
         (["driver-manifest", "--set", "=x"], "--set =x: expected key=value"),

@@ -125,3 +125,10 @@ def test_classes_and_quotas() -> None:
         "c.deviceclass.resource.k8s.io/devices": "4",
         "requests.x.io/gpu": "5",
     }
+
+
+def test_pods_on_real_nodes_have_the_image_that_these_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRA_HARNESS_POD_IMAGE", "registry.example.com/pod:v1")
+    manifests = [objects.pod_manifest(NAMES, shape(via=Via.PLAIN, place=place)) for place in Place]
+    images = [manifest["spec"]["containers"][0]["image"] for manifest in manifests]
+    assert images == ["none.invalid/none", "registry.example.com/pod:v1"]

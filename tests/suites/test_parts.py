@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from clusters.interface import Cluster, Node, Profile
-from harness.errors import RequirementFailed
+from harness.errors import EnvironmentBlocked, RequirementFailed
 from suites import devices, target
 from suites.evidence import Observations, tidy
 from suites.naming import Names, slug
-from suites.workload import Container, owner_names, pod_manifest
+from suites.workload import Container, owner_names, pod_manifest, require_image
 
 CLUSTER = Cluster(
     name="c",
@@ -123,6 +123,28 @@ def test_init_containers_sidecars_arguments_and_node() -> None:
     assert [each.get("restartPolicy") for each in spec["initContainers"]] == [None, "Always"]
     assert spec["nodeSelector"] == {"kubernetes.io/hostname": "node-2"}
     assert (spec["restartPolicy"], spec["resourceClaims"]) == ("Always", [])
+
+
+def test_a_pod_of_an_image_that_nodes_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRA_HARNESS_POD_IMAGE", "registry.example.com/pod:v1")
+    (container,) = pod_manifest("p", [Container()])["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == (
+        "registry.example.com/pod:v1",
+        "IfNotPresent",
+    )
+
+
+@pytest.mark.parametrize("statuses", ["containerStatuses", "initContainerStatuses"])
+def test_a_node_without_the_image_blocks_a_check_and_fails_none(statuses: str) -> None:
+    """As the kubelet says it of a pod whose image nobody brought to the node."""
+    said = {"reason": "ErrImageNeverPull", "message": "is not present with pull policy of Never"}
+    container = {"name": "main", "image": "dra-harness.dev/pod:v1", "state": {"waiting": said}}
+    pod = {"spec": {"nodeName": "n"}, "status": {"phase": "Pending", statuses: [container]}}
+    with pytest.raises(EnvironmentBlocked, match=r"^node n has no image dra-harness.dev/pod:v1: Err"):
+        require_image(pod)
+
+    creating = {**container, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    require_image({"spec": {}, "status": {statuses: [creating]}})
 
 
 def test_owners_of_an_object() -> None:
