@@ -19,6 +19,7 @@ from harness.kube import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     NAMESPACES,
+    NODES,
     RESOURCE_SLICES,
     SERVICE_ACCOUNTS,
     KubeClient,
@@ -96,6 +97,21 @@ def test_it_serves_the_nodes_that_it_is_for(cluster: Cluster, kube: KubeClient, 
     assert serving(kube, driver) == {"node-2": 2}
     (node,) = driver.client.status().nodes
     assert node.supported_versions == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+
+
+def test_a_node_is_known_by_its_name_whatever_its_hostname(
+    cluster: Cluster, kube: KubeClient, owner: str
+) -> None:
+    def call_it(hostname: str) -> None:
+        kube.patch(NODES, "node-2", {"metadata": {"labels": {"kubernetes.io/hostname": hostname}}})
+
+    call_it("ip-10-0-0-2")
+    try:
+        driver = driver_host.prepare_driver(cluster, driver_name(), owner, inventory=SMALL)
+        driver.wait_ready(driver.start())
+        assert serving(kube, driver) == {"node-1": 2, "node-2": 2}
+    finally:
+        call_it("node-2")
 
 
 def test_slices_that_are_refused_fail_the_requirement(cluster: Cluster, owner: str) -> None:
