@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime
 import email.utils
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusters.existing import clean
+from clusters import driver_pods
+from clusters.existing import clean, presence
 from clusters.existing.presence import LEASE_SECONDS, Presence, ServerClock, is_alive, namespace_of
 from harness.errors import EnvironmentBlocked, HarnessError
 from harness.kube import KubeClient
+from harness.labels import DRIVERS
+from harness.waiting import wait_until
 from tests.harness.api_server import status, write_config
 from tests.support.api_server import serve
 
@@ -142,3 +146,46 @@ def test_a_lease_that_is_refused_leaves_no_namespace(
     with pytest.raises(EnvironmentBlocked, match="the user lacks a right"):
         Presence(kube, "r").__enter__()
     assert asked[-1] == f"DELETE {path}"
+
+
+def test_a_run_says_so_again_and_again_until_it_ends(
+    kube: KubeClient, answers: dict[str, Any], asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that somebody's `clean` would take the objects of a run longer than a Lease."""
+    monkeypatch.setattr(presence, "_RENEW_SECONDS", 0.01)
+    space = f"/api/v1/namespaces/{namespace_of('r')}"
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace_of('r')}/leases"
+    answers |= {"POST /api/v1/namespaces": own("r"), f"POST {leases}": {"metadata": {}}}
+    answers |= {f"PATCH {leases}/run": 503, f"DELETE {space}": {}}  # one that fails is not the last
+    with Presence(kube, "r"):
+        wait_until(lambda: asked.count(f"PATCH {leases}/run") > 2, 10, "it to be renewed", interval=0.01)
+    said = len(asked)
+    assert asked[-1] == f"DELETE {space}"
+    time.sleep(0.05)
+    assert len(asked) == said
+
+
+def test_a_refused_namespace_says_why(kube: KubeClient, answers: dict[str, Any]) -> None:
+    answers["POST /api/v1/namespaces"] = 403
+    with pytest.raises(EnvironmentBlocked, match="the user lacks a right"):
+        Presence(kube, "r").__enter__()
+
+
+def test_drivers_in_pods_go_after_what_they_serve(
+    kube: KubeClient, answers: dict[str, Any], asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[tuple[str, int]] = []
+    monkeypatch.setattr(driver_pods, "remove_all", lambda _, run: removed.append((run, len(asked))))
+    monkeypatch.setattr(clean, "_wait_gone", lambda *_: None)
+    items = [
+        {"metadata": {"name": "t1", "uid": "u1", "labels": {LABEL: "dead"}}},
+        {"metadata": {"name": "drivers", "uid": "u2", "labels": {DRIVERS: "with-drivers"}}},
+    ]
+    answers |= {"GET /api/v1/namespaces": {"items": items}, "DELETE /api/v1/namespaces/t1": {}}
+
+    clean.remove(kube, clean.look(kube))
+
+    deleted = asked.index("DELETE /api/v1/namespaces/t1")
+    assert [run for run, _ in removed] == ["with-drivers"]
+    assert removed[0][1] > deleted
+    assert "DELETE /api/v1/namespaces/drivers" not in asked
