@@ -161,7 +161,8 @@ class LoadRunner:
         except KeyboardInterrupt:
             if not self._progress.finished:
                 raise
-            self._progress.faults.append("the clean-up was interrupted: what is left is not known")
+            rest = "clean --kubeconfig FILE" if self._attached else "down --all"
+            self._progress.faults.append(f"clean-up: interrupted; `dra-harness {rest}` takes the rest away")
         seconds = time.monotonic() - clock
         result = conclude(self._request, self._plan, self._progress, started, seconds)
         result.write(self._request.run_dir)

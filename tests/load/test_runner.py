@@ -85,7 +85,7 @@ def finished(tmp_path: Path) -> Finished:
     ("trouble", "reason"),
     [
         (EnvironmentBlocked("a process outlives SIGKILL"), "clean-up: a process outlives SIGKILL"),
-        (KeyboardInterrupt(), "the clean-up was interrupted: what is left is not known"),
+        (KeyboardInterrupt(), "clean-up: interrupted; `dra-harness down --all` takes the rest away"),
     ],
 )
 def test_a_cluster_that_does_not_go_takes_no_result_with_it(
