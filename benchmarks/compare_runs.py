@@ -1,8 +1,8 @@
 """What `dra-harness compare` finds between real runs: `python -m benchmarks.compare_runs [--runs 5]`.
 
 One cluster, three sets of runs in turn: two of the cluster as it is, one with a worse scheduler. Once it
-stands still for a part of the time, which costs latency; once it is what limits the rate, and has a tenth less
-CPU.
+stands still for a part of the time, which costs latency; once it is what limits the rate, and has a tenth
+less CPU.
 """
 
 from __future__ import annotations
