@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from clusters import processes
 from clusters.local import cgroups, machine, network
 from clusters.local.state import ClusterState, tidy
-from clusters.records import is_of
+from clusters.records import STATE_FILE, is_of
 
 
 def take_down(cluster: ClusterState, *, force: bool = False) -> None:
@@ -66,11 +67,15 @@ def clear_lost() -> None:
     if not machine.is_readable():
         return
     with machine.lock():
-        lost = [each for each, record in machine.records().items() if not _is_there(each, record)]
-    for cluster_id in lost:
+        lost = {each: path for each, path in machine.records().items() if not _is_there(each, path)}
+    for cluster_id, record in lost.items():
         _end(cluster_id)
         with machine.lock():
             machine.unregister(cluster_id)
+            if record.match(f"{ClusterState.FOLDER}/*/{STATE_FILE}") and not record.exists():
+                # What ran until now may have written there again.
+                shutil.rmtree(record.parent, ignore_errors=True)
+            tidy()
 
 
 def _is_there(cluster_id: str, record: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,4 +99,16 @@ def test_killed_during_down(untouched: Machine, state_dir: Path, dra_harness: Co
     )
     if process.poll() is None:
         _kill_group(process)
+    assert dra_harness("down", "--all").returncode == 0
+
+
+def test_files_removed_by_hand(untouched: Machine, state_dir: Path, dra_harness: Command) -> None:
+    """The folder of a cluster that is up goes: `down --all` knows it by the machine's register."""
+    assert dra_harness("up", "lost").returncode == 0
+
+    def gone() -> bool:
+        shutil.rmtree(state_dir, ignore_errors=True)  # its components may be writing still
+        return not state_dir.exists()
+
+    wait_until(gone, 30, "the files to be gone")
     assert dra_harness("down", "--all").returncode == 0

@@ -202,6 +202,7 @@ def test_a_cluster_whose_files_were_removed_is_cleared_by_the_register(
     """Also if another has its name, and so its folder, by now."""
     lost = with_rest(make("c"), places, cgroup_root, ["sleep", "600"])
     shutil.rmtree(places / "state")
+    (lost.directory / "logs").mkdir(parents=True)  # as what still runs may do
     left = {make("c", kept=True).id} if namesake else set()
 
     LocalProvider(BuildSource()).sweep()
@@ -212,6 +213,7 @@ def test_a_cluster_whose_files_were_removed_is_cleared_by_the_register(
     assert {path.name for path in registered.glob("*")} == left
     assert (places / "machine").exists() == namesake
     assert names() == ["c"] * namesake
+    assert (places / "state").exists() == namesake
 
 
 def test_clusters_of_other_state_directories_are_not_lost(
@@ -222,9 +224,9 @@ def test_clusters_of_other_state_directories_are_not_lost(
         patch.setenv("DRA_HARNESS_STATE", str(places / "elsewhere"))
         other = with_rest(make("c"), places, cgroup_root, ["sleep", "600"])
         broken, older = make("broken"), make("older")
-    broken.path.write_text("{")
+        broken.path.write_text("{")
+        shutil.rmtree(older.directory)
     (places / "machine" / "records" / older.id).unlink()
-    shutil.rmtree(older.directory)
 
     LocalProvider(BuildSource()).sweep()
 

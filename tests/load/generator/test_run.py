@@ -248,7 +248,7 @@ def test_a_closed_loop_keeps_its_places_filled(tmp_path: Path) -> None:
         assert run.wait() == 0
         report = run.report()
 
-    assert report.intended > 20
+    assert report.intended > 10, "twice what fits in at a time, however slow the machine"
     assert counts(report) == {"completed": report.intended}
     assert max(snapshot.in_flight for snapshot in run.progress()) <= 5
 
