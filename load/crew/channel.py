@@ -19,6 +19,8 @@ from cryptography.fernet import Fernet, InvalidToken
 
 _LONGEST = 32 * 1024 * 1024
 """Bytes of a line: orders have whole manifests in them."""
+_LONGEST_OF_STRANGERS = 16 * 1024
+"""The same until the other side has shown that it has the key: anybody may connect."""
 _CHUNK = 65536
 _DEAD_AFTER = 10
 """Seconds without an answer to the kernel's probes after which a connection is taken for dead."""
@@ -127,7 +129,7 @@ class Channel:
 
     def _line(self, timeout: float) -> bytes | None:
         while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > _LONGEST:
+            if len(self._buffer) > (_LONGEST if self._received else _LONGEST_OF_STRANGERS):
                 raise Lost("what it says has no end")
             try:
                 if not select.select([self._sock], [], [], timeout)[0]:

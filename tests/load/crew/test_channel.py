@@ -50,14 +50,24 @@ def pair() -> Iterator[Pair]:
 def test_both_sides_hear_each_other_in_order(pair: Pair) -> None:
     pair.worker.send({"name": "alpha"})
     pair.worker.send({"n": 2})
-    pair.master.send({"welcome": "alpha", "large": "x" * 300_000})
+    pair.master.send({"welcome": "alpha"})
+    pair.master.send({"large": "x" * 300_000})
 
     assert pair.master.receive(5) == {"name": "alpha"}
     assert pair.master.receive(5) == {"n": 2}
+    assert pair.worker.receive(5) == {"welcome": "alpha"}
     heard = pair.worker.receive(5)
     assert heard is not None
     assert len(heard["large"]) == 300_000
     assert pair.worker.receive(0.01) is None
+
+
+def test_who_has_not_shown_the_key_is_not_listened_to_for_long(pair: Pair) -> None:
+    """Whoever reaches the port could fill the memory otherwise."""
+    pair.there.sendall(b"x" * 200_000)
+    with pytest.raises(Lost, match="what it says has no end"):
+        pair.master.receive(5)
+    assert len(pair.master._buffer) < 100_000
 
 
 def test_nothing_is_said_in_clear(pair: Pair) -> None:
