@@ -116,7 +116,7 @@ class LoadRunner:
             request = replace(
                 request,
                 nodes=len(self._attached.nodes) + len(self._attached.nodes_elsewhere),
-                simulated_nodes=self._attached.simulated_nodes,
+                simulated_nodes=_simulated_nodes(self._attached),
             )
         self._request = request
         self._plan = make_plan(find_profile(request.profile), request)
@@ -371,3 +371,10 @@ def _require_admin(cluster: Cluster) -> None:
         raise EnvironmentBlocked(
             "load: it makes users with rights of their own, so who starts it has to have all: cluster-admin"
         )
+
+
+def _simulated_nodes(cluster: Cluster) -> int:
+    """Simulated nodes that pods of a load go to: on somebody else's cluster there may be others."""
+    if cluster.provider != PROVIDER:
+        return cluster.simulated_nodes
+    return len(KubeClient.from_kubeconfig(cluster.kubeconfig).list(NODES, labels=f"{SIMULATED}=true"))

@@ -12,7 +12,8 @@ import pytest
 from clusters.existing.provider import PROVIDER
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from harness import events, journal
-from harness.errors import EnvironmentBlocked
+from harness.errors import EnvironmentBlocked, UsageError
+from harness.kube import KubeClient
 from load import runner
 from load.fingerprint import Fingerprint
 from load.request import LoadRequest
@@ -21,6 +22,7 @@ from load.runner import LoadRunner
 from load.scenarios.interface import Done, Findings
 from load.trials import Finished
 from tests.harness.api_server import write_config
+from tests.support.api_server import serve
 from tests.support.load_results import trial, worker_report
 from tests.support.paper import paper_cluster
 
@@ -107,18 +109,30 @@ def test_without_a_result_the_trouble_is_all_there_is(
     assert not (tmp_path / "mine" / "load.json").exists()
 
 
-@pytest.mark.parametrize("admin", [True, False])
-def test_on_somebody_elses_cluster_it_takes_an_admin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admin: bool
+@pytest.mark.parametrize(
+    ("allowed", "ours", "refusal"),
+    [
+        (True, 100, ""),
+        (False, 100, "has to have all: cluster-admin"),
+        (True, 0, "simulated_nodes: expected at least 1, its pods run on them"),
+    ],
+)
+def test_what_it_takes_on_somebody_elses_cluster_is_known_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool, ours: int, refusal: str
 ) -> None:
-    """It makes users and rights: better known before anything is made than halfway."""
-    config = write_config(tmp_path / "config", "https://127.0.0.1:1", {"token": "t"})
-    theirs = paper_cluster(provider=PROVIDER, kubeconfig=config, nodes_elsewhere=("a",), simulated_nodes=100)
-    monkeypatch.setattr(Provider, "attach", lambda *_: theirs, raising=False)
-    monkeypatch.setattr(runner, "is_admin", lambda _: admin)
+    """It makes users and rights, and puts pods on simulated nodes of ours: others' may have no devices."""
+    review = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    nodes = {"dra-harness.dev/simulated=true": ours, "": 100}
+    monkeypatch.setattr(KubeClient, "list", lambda *_, labels="": [{}] * nodes[labels])
     request = LoadRequest(
         profile="ext-churn", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"), cluster="theirs"
     )
-    refused = pytest.raises(EnvironmentBlocked, match="has to have all: cluster-admin")
-    with contextlib.nullcontext() if admin else refused:
-        LoadRunner(request, Provider(KeyboardInterrupt()), Listener(), print)  # type: ignore[arg-type]
+    with serve({review: {"status": {"allowed": allowed}}}) as address:
+        config = write_config(tmp_path / "config", address, {"token": "t"})
+        theirs = paper_cluster(
+            provider=PROVIDER, kubeconfig=config, nodes_elsewhere=("a",), simulated_nodes=100
+        )
+        monkeypatch.setattr(Provider, "attach", lambda *_: theirs, raising=False)
+        refused = (EnvironmentBlocked, UsageError)
+        with pytest.raises(refused, match=refusal) if refusal else contextlib.nullcontext():
+            LoadRunner(request, Provider(KeyboardInterrupt()), Listener(), print)  # type: ignore[arg-type]
