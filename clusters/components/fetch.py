@@ -256,7 +256,7 @@ def _append(answer: urllib3.BaseHTTPResponse, part: Path, start: int, told: Told
     if answer.status == 206 and not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
         raise _RangeRefused
     done = start if answer.status == 206 else 0
-    length = int(answer.headers.get("Content-Length") or 0)
+    length = answer.length_remaining or 0
     locations.require_space(part.parent, length, f"downloading {part.stem}")
     total = math.ceil((done + length) / _MIB) if length else 0
     with part.open("ab") as file:

@@ -27,6 +27,8 @@ class Releases:
     """How many bytes before the wanted one it continues."""
     sizes: bool = True
     """Whether it says how large a file is."""
+    nonsense: str = ""
+    """What it says instead."""
     cuts: dict[str, list[int]] = field(default_factory=dict)
     """After how many bytes of the next answers for a path the connection is cut."""
     failures: dict[str, list[int]] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         if self.releases.sizes:
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", self.releases.nonsense or str(len(content) - start))
         self.end_headers()
         cut = self.releases.cuts.get(path)
         self.wfile.write(content[start : start + cut.pop(0) if cut else None])

@@ -105,8 +105,11 @@ def test_a_server_that_continues_elsewhere_is_asked_for_all(
     assert server.asked("program") == ["bytes=1000-", ""]
 
 
-def test_a_server_that_says_no_size_will_do(fetcher: Fetcher, server: Releases, tmp_path: Path) -> None:
-    server.sizes = False
+@pytest.mark.parametrize("nonsense", ["", "many", "-5"])
+def test_a_server_that_says_no_size_will_do(
+    fetcher: Fetcher, server: Releases, tmp_path: Path, nonsense: str
+) -> None:
+    server.sizes, server.nonsense = bool(nonsense), nonsense
     told = save(fetcher, tmp_path / "program")
     assert (tmp_path / "program").read_bytes() == CONTENT
     assert told == [(0, 0), (1, 0), (2, 0), (3, 0)]
