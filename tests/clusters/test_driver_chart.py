@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from fake_driver.config import ServeConfig, load_config
 from fake_driver.deviceplugin.config import load_plugin_config
+from fake_driver.inventory.nvml.config import NvmlChoice
 
 from clusters import driver_chart
 from harness.errors import UsageError
@@ -77,6 +79,28 @@ def test_every_container_has_the_least_privilege(helm: Path) -> None:
         }
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
     assert spec["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("inventory", ["nvml", {"nvml": {"driverRoot": "/run/nvidia/driver"}}])
+def test_for_real_gpus_it_has_the_nodes_files_and_devices(
+    helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inventory: Any
+) -> None:
+    rendered = render(helm, inventory=inventory, devicePlugin={"enabled": True, "resource": "a.example/b"})
+    driver, plugin = pod(rendered)["containers"]
+    assert driver["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "privileged": True,
+        "readOnlyRootFilesystem": True,
+    }
+    assert plugin["securityContext"]["privileged"] is False
+    (mount,) = [each for each in driver["volumeMounts"] if each["name"] == "host"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/host", True)
+    assert {"name": "host", "hostPath": {"path": "/", "type": "Directory"}} in pod(rendered)["volumes"]
+    settings = config(rendered, tmp_path, monkeypatch).inventory
+    chosen = NvmlChoice.model_validate_json(json.dumps(settings)).nvml
+    assert chosen.root == Path("/host")
+    assert chosen.driver_root == ("/" if inventory == "nvml" else "/run/nvidia/driver")
 
 
 def test_it_sees_three_folders_of_the_node(helm: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_driver.errors import ClaimError
+from fake_driver.inventory.nvml.cdi import Roots
 from fake_driver.inventory.nvml.inventory import NvmlInventory
 
+from harness.waiting import wait_until
 from tests.fake_driver.nvml.machine import DRIVER_VERSION, HALVES, SMALL, Machine
 
 Make = Callable[..., NvmlInventory]
@@ -104,3 +107,22 @@ def test_a_device_that_is_not_there(machine: Machine, inventory: Make) -> None:
     machine.gpu("h100", 0)
     with pytest.raises(ClaimError, match=r"^device gpu-9 doesn't exist$"):
         edits(inventory(), "gpu-9")
+
+
+def test_nvml_is_the_one_among_the_drivers_files(machine: Machine, inventory: Make) -> None:
+    """In a container the loader knows none; where the driver comes in one itself, it may come late."""
+    machine.gpu("h100", 0)
+    library = machine.root / FOLDER[1:] / "libnvidia-ml.so.1"
+    made = inventory(library=None)
+    found = made.for_node("node-1")
+    assert (found.devices, f"can't load {library}" in found.problem) == ((), True)  # an empty file
+    made.start(lambda: None)
+    library.unlink()
+    library.symlink_to(machine.library)
+    wait_until(lambda: made.for_node("node-1").devices, 10, "the GPU", interval=0.05)
+
+
+def test_where_nvml_is_looked_for(machine: Machine) -> None:
+    assert Roots(Path("/"), Path("/")).nvml() is None, "the loader's own business"
+    assert Roots(machine.root, Path("/")).nvml() == machine.root / FOLDER[1:] / "libnvidia-ml.so.1"
+    assert Roots(machine.root, Path("/run/nvidia/driver")).nvml() is None

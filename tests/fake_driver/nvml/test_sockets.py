@@ -199,6 +199,7 @@ def test_as_a_program_that_finds_the_library_by_itself(
     machine: Machine, write_config: Callable[..., Path], tmp_path: Path, api: ApiServerStandin
 ) -> None:
     machine.gpu("h100", 0)
+    (machine.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1").unlink()
     config = write_config(inventory={"nvml": {"root": str(machine.root), "checkSeconds": 0.05}})
     environment = os.environ | {"LD_LIBRARY_PATH": str(machine.library.parent)}
     command = [sys.executable, "-m", "fake_driver", "serve", "--config", str(config)]

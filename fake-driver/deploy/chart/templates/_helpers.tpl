@@ -41,6 +41,15 @@ socket: /run/fake-driver/control.sock
 {{- end }}
 
 {{- /* Root without a single capability: the kubelet's directories are root's, and it connects to what lies in them. */}}
+{{/* Settings of `inventory: nvml`, for a container with the node's files at /host; nothing for other inventories. */}}
+{{- define "fake-driver.nvml" -}}
+{{- if eq (toString .) "nvml" -}}
+{root: /host}
+{{- else if and (kindIs "map" .) (hasKey . "nvml") -}}
+{{- merge (dict) (.nvml | default dict) (dict "root" "/host") | toYaml }}
+{{- end -}}
+{{- end }}
+
 {{- define "fake-driver.securityContext" -}}
 runAsUser: 0
 runAsGroup: 0

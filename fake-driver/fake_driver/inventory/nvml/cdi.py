@@ -18,6 +18,7 @@ LIBRARY_FOLDERS = (
     "usr/lib",
 )
 PROGRAMS = ("usr/bin/nvidia-smi",)
+NVML = "libnvidia-ml.so.1"
 _SHARED_NODES = ("dev/nvidia-uvm", "dev/nvidia-uvm-tools")
 _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 _ENVIRONMENT = ["NVIDIA_VISIBLE_DEVICES=void"]  # else NVIDIA's own runtime would add GPUs of its choice
@@ -34,6 +35,13 @@ class Roots:
     def driver_here(self) -> Path:
         """The driver's files, for this process."""
         return self.machine / self.driver.relative_to("/")
+
+    def nvml(self) -> Path | None:
+        """NVML among the driver's files, where the loader doesn't look by itself."""
+        if self.driver_here == Path("/"):
+            return None
+        found = (self.driver_here / folder / NVML for folder in LIBRARY_FOLDERS)
+        return next((path for path in found if path.exists()), None)
 
 
 def container_edits(roots: Roots, gpu: GpuFacts, mig: MigFacts | None, version: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class NvmlConfig(Strict):
     """Where NVIDIA's driver is on this machine, and how its GPUs are watched."""
 
     library: Path | None = None
-    """libnvidia-ml.so.1; without it the loader finds one as for any program."""
+    """libnvidia-ml.so.1; without it the one below `root` and `driverRoot`, or what the loader finds."""
 
     root: Path = Path("/")
     """Below which the machine's own /dev, /proc, /sys and /usr are, for a driver that runs in a container."""

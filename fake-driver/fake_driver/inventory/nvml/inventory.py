@@ -35,7 +35,8 @@ class NvmlInventory:
     def __init__(self, config: NvmlConfig, driver: str) -> None:
         self._config = config
         self._driver = driver
-        self._nvml = Nvml(config.library)
+        self._roots = Roots(config.root, Path(config.driver_root))
+        self._nvml = Nvml(lambda: config.library or self._roots.nvml())
         self._events = EventSet(self._nvml)
         self._lock = threading.Lock()  # of what follows; never held while NVML is asked
         self._known: dict[str, GpuFacts] = {}
@@ -189,8 +190,7 @@ class NvmlInventory:
             named, version = {each.device["name"]: each for each in self._named}, self._versions.driver
         if device not in named:
             raise ClaimError(f"device {device} doesn't exist")
-        roots = Roots(self._config.root, Path(self._config.driver_root))
-        return container_edits(roots, named[device].gpu, named[device].mig, version)
+        return container_edits(self._roots, named[device].gpu, named[device].mig, version)
 
     def _close(self) -> None:
         self._events.close()

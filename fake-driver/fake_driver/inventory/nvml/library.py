@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ class GpuLost(NvmlError):
 
 
 class Nvml:
-    """A session with NVML. Calls are pynvml's functions by name, and block as long as NVML does."""
+    """A session with NVML. Calls are pynvml's functions by name, and block as long as NVML does.
 
-    def __init__(self, library: Path | None = None) -> None:
+    Args:
+        library: says where libnvidia-ml.so.1 is, whenever a session begins; None where the loader finds one.
+    """
+
+    def __init__(self, library: Callable[[], Path | None] = lambda: None) -> None:
         self._library = library
         self._pynvml: Any = None
         self.is_open = False
@@ -38,12 +43,12 @@ class Nvml:
             self._pynvml = importlib.import_module("pynvml")
         except ImportError:
             raise NvmlAbsent("the Python package nvidia-ml-py is not installed") from None
-        if self._library:
+        if library := self._library():
             try:
                 # The loader takes a library that is there under the same soname, so pynvml gets this one.
-                ctypes.CDLL(str(self._library))
+                ctypes.CDLL(str(library))
             except OSError as error:
-                raise NvmlAbsent(f"can't load {self._library}: {error}") from None
+                raise NvmlAbsent(f"can't load {library}: {error}") from None
         try:
             self._pynvml.nvmlInit()
         except self._pynvml.NVMLError as error:
