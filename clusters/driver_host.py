@@ -52,6 +52,8 @@ class HostedProcess:
 
     command: ClassVar[str]
     """The subcommand that it runs."""
+    kind: ClassVar[str]
+    """What it is, for people."""
 
     @property
     def directory(self) -> Path:
@@ -99,17 +101,18 @@ class HostedProcess:
         popen = started.popen
 
         def ready() -> bool:
-            if popen.poll() == _REFUSED:
-                said = processes.tail(self.log)
-                raise RequirementFailed(f"the API server takes what driver {self.name} publishes", said)
-            if popen.poll() is not None:
-                raise HarnessError(f"driver {self.name} ended: {processes.tail(self.log)}")
+            if (code := popen.poll()) is not None:
+                raise self.failure(code, processes.tail(self.log))
             return b'"ready": true' in self.log.read_bytes()[started.log_offset :]
 
         try:
-            wait_until(ready, _START_SECONDS, f"driver {self.name} to be ready", interval=0.02)
+            wait_until(ready, _START_SECONDS, f"{self.kind} {self.name} to be ready", interval=0.02)
         except WaitTimeout as error:
             raise HarnessError(f"{error}\n{processes.tail(self.log)}") from error
+
+    def failure(self, code: int, said: str) -> Exception:
+        """What it means that it ended before it was ready, with this exit code and these last words."""
+        return HarnessError(f"{self.kind} {self.name} ended with {code}: {said}")
 
     def kill(self) -> None:
         """End the process at once, as a crash does."""
@@ -126,11 +129,18 @@ class HostedDriver(HostedProcess):
     """A DRA driver."""
 
     command: ClassVar[str] = "serve"
+    kind: ClassVar[str] = "driver"
 
     @property
     def client(self) -> DriverClient:
         """Its control endpoint."""
         return DriverClient(self.control_socket)
+
+    def failure(self, code: int, said: str) -> Exception:
+        """As of every process, but for what the API server refused: that is a promise broken."""
+        if code == _REFUSED:
+            return RequirementFailed(f"the API server takes what driver {self.name} publishes", said)
+        return super().failure(code, said)
 
 
 @dataclass(frozen=True)
@@ -138,6 +148,7 @@ class HostedDevicePlugin(HostedProcess):
     """A device plugin."""
 
     command: ClassVar[str] = "device-plugin"
+    kind: ClassVar[str] = "device plugin"
 
     @property
     def client(self) -> DevicePluginClient:
@@ -201,7 +212,7 @@ def prepare_driver(
         EnvironmentBlocked: see `why_no_driver`.
     """
     _require_nodes(cluster)
-    driver = _kind_for(cluster)(name, cluster, owner)
+    driver = _kinds(cluster)[0](name, cluster, owner)
     chosen = cluster.nodes if nodes is None else nodes
     base = {
         "driver": name,
@@ -212,12 +223,12 @@ def prepare_driver(
     return driver
 
 
-def _kind_for(cluster: Cluster) -> type[HostedDriver]:
+def _kinds(cluster: Cluster) -> tuple[type[HostedDriver], type[HostedDevicePlugin]]:
     if not cluster.driver_image:
-        return HostedDriver
-    from clusters.driver_pods import PodDriver  # which is a HostedDriver
+        return HostedDriver, HostedDevicePlugin
+    from clusters.driver_pods import PodDevicePlugin, PodDriver  # which are such two
 
-    return PodDriver
+    return PodDriver, PodDevicePlugin
 
 
 def prepare_device_plugin(
@@ -225,13 +236,13 @@ def prepare_device_plugin(
 ) -> HostedDevicePlugin:
     """Write the settings of a device plugin for `resource`, with so many devices on each named node.
 
+    It is a process beside the cluster, or pods in it, as a driver is.
+
     Raises:
         EnvironmentBlocked: see `why_no_driver`.
     """
     _require_nodes(cluster)
-    plugin = HostedDevicePlugin(resource, cluster, owner)
-    for node in cluster.nodes:
-        node.require_here()
+    plugin = _kinds(cluster)[1](resource, cluster, owner)
     nodes = [
         {"name": node.name, "kubeletDir": str(node.kubelet_dir), "count": counts[node.name]}
         for node in cluster.nodes

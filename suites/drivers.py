@@ -96,7 +96,7 @@ class Drivers:
         """Start a device plugin for `resource` with so many devices per node, and wait for allocatable."""
         plugin = driver_host.prepare_device_plugin(self.cluster, resource, self._names.run_id, counts)
         self.hosted.append(plugin)
-        plugin.start()
+        plugin.wait_ready(plugin.start())
         for node, count in counts.items():
             self.wait_allocatable(node, resource, count)
         return plugin

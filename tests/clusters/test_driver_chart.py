@@ -187,6 +187,38 @@ def test_the_device_plugin_takes_its_configuration(
     assert loaded.control.port == 8081
 
 
+def test_of_a_device_plugin_alone_there_is_nothing_of_the_driver(helm: Path) -> None:
+    plugin = {"enabled": True, "only": True, "resource": "a.example/b"}
+    for control in ({"enabled": True}, {"enabled": False}):
+        rendered = render(helm, devicePlugin=plugin, control=control)
+
+        assert set(rendered) == {"ServiceAccount", "ConfigMap", "DaemonSet"}
+        assert set(rendered["ConfigMap"]["data"]) == {"device-plugin.yaml"}
+        spec = pod(rendered)
+        (container,) = spec["containers"]
+        assert container["name"] == "device-plugin"
+        assert [volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume] == [
+            "/var/lib/kubelet/device-plugins"
+        ]
+        assert {volume["name"] for volume in spec["volumes"]} == {
+            mount["name"] for mount in container["volumeMounts"]
+        }
+
+
+def test_each_node_of_a_device_plugin_can_have_a_count_of_its_own(
+    helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = {"enabled": True, "resource": "a.example/b", "counts": {"node-1": 0, "node-2": 5}}
+    rendered = render(helm, devicePlugin=plugin)
+    path = pod(rendered)["containers"][1]["args"][-1]
+    for node, count in plugin["counts"].items():  # type: ignore[attr-defined]
+        monkeypatch.setenv("NODE_NAME", node)
+        name = Path(path.replace("$(NODE_NAME)", node)).name
+        (tmp_path / name).write_text(rendered["ConfigMap"]["data"][name])
+        (loaded,) = load_plugin_config(tmp_path / name).nodes
+        assert (loaded.name, loaded.count) == (node, count)
+
+
 def test_the_device_class_has_the_name_that_pods_ask_for(helm: Path) -> None:
     assert render(helm)["DeviceClass"]["spec"] == {
         "selectors": [{"cel": {"expression": 'device.driver == "gpu.dra-harness.dev"'}}]
@@ -212,6 +244,8 @@ def test_where_the_api_server_is_can_be_said(helm: Path) -> None:
         ({"driver": "No Name"}, "/driver"),
         ({"control": {"enabled": "yes"}}, "/control/enabled"),
         ({"devicePlugin": {"enabled": True}}, "devicePlugin.resource: is required"),
+        ({"devicePlugin": {"only": True}}, "devicePlugin.only: needs devicePlugin.enabled"),
+        ({"devicePlugin": {"counts": {"node-1": "two"}}}, "/devicePlugin/counts/node-1"),
         ({"apiServer": {"host": "10.1.1.1"}}, "apiServer.port: is required beside apiServer.host"),
         ({"kubeletDir": "relative"}, "/kubeletDir"),
     ],

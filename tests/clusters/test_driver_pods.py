@@ -1,4 +1,4 @@
-"""A driver in pods is to the checks what a driver beside the cluster is."""
+"""A driver or device plugin in pods is to the checks what one beside the cluster is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from fake_driver.client import DriverError
 
-from clusters import driver_host, driver_pods
+from clusters import driver_host
 from clusters.driver_host import HostedDriver
-from clusters.driver_pods import PodDriver
+from clusters.driver_pods import PodDevicePlugin, PodDriver
 from clusters.interface import Cluster
 from clusters.manifests import CONFIG_MAPS, DAEMON_SETS, SECRETS
+from clusters.pod_process import namespace_of
 from harness.errors import RequirementFailed
 from harness.kube import (
     CLUSTER_ROLE_BINDINGS,
@@ -25,6 +26,7 @@ from harness.kube import (
     KubeClient,
 )
 from harness.labels import DRIVERS
+from harness.waiting import NotYet, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -74,7 +76,7 @@ def test_it_starts_is_killed_comes_back_and_stops(cluster: Cluster, kube: KubeCl
     assert b'"ready": true' in driver.log.read_bytes()
 
     driver.kill()
-    with pytest.raises(DriverError, match="the driver has no pod"):
+    with pytest.raises(DriverError, match="none of its pods is there"):
         driver.client.status()
 
     driver.wait_ready(driver.start())
@@ -82,10 +84,79 @@ def test_it_starts_is_killed_comes_back_and_stops(cluster: Cluster, kube: KubeCl
     assert serving(kube, driver) == {"node-1": 2, "node-2": 3}
 
     driver.stop()
-    for resource in (DAEMON_SETS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS):
-        labelled = kube.list(resource, driver.namespace, labels=f"{DRIVERS}={owner}")
-        assert (resource.plural, labelled) == (resource.plural, [])
+    assert of_release(kube, driver) == set()
     assert not driver.directory.exists()
+
+
+def of_release(kube: KubeClient, process: PodDriver | PodDevicePlugin) -> set[str]:
+    """Its objects in the namespace of its run."""
+    objects = {
+        f"{resource.plural}/{each['metadata']['name']}"
+        for resource in (DAEMON_SETS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS)
+        for each in kube.list(resource, process.namespace)
+    }
+    return {each for each in objects if f"/{process.release}" in each}
+
+
+def wait_allocatable(kube: KubeClient, resource: str, **wanted: int) -> None:
+    """Wait until the nodes have so many of a resource."""
+
+    def reached() -> bool:
+        statuses = {node["metadata"]["name"]: node["status"] for node in kube.list(NODES)}
+        found = {name: int(status["allocatable"].get(resource, 0)) for name, status in statuses.items()}
+        if found != {name.replace("_", "-"): count for name, count in wanted.items()}:
+            raise NotYet(found)
+        return True
+
+    wait_until(reached, 30, f"{wanted} of {resource} allocatable")
+
+
+def sockets(cluster: Cluster, resource: str) -> list[str]:
+    """What lies in the kubelets' folders because of a device plugin."""
+    name = resource.replace("/", "_")
+    return [str(path) for node in cluster.nodes for path in node.kubelet_dir.glob(f"device-plugins/{name}*")]
+
+
+def test_a_device_plugin_too(cluster: Cluster, kube: KubeClient, owner: str) -> None:
+    resource = f"{driver_name()}/gpu"
+    plugin = driver_host.prepare_device_plugin(cluster, resource, owner, {"node-1": 1, "node-2": 3})
+    assert isinstance(plugin, PodDevicePlugin)
+
+    plugin.wait_ready(plugin.start())
+    wait_allocatable(kube, resource, node_1=1, node_2=3)
+    assert of_release(kube, plugin) == {
+        f"configmaps/{plugin.release}",
+        f"daemonsets/{plugin.release}",
+        f"secrets/{plugin.release}-control",
+        f"serviceaccounts/{plugin.release}",
+    }
+    assert kube.list(CLUSTER_ROLES, labels=f"{DRIVERS}={owner}") == []
+    assert len(sockets(cluster, resource)) == 2
+
+    plugin.client.set_count(2, node="node-2")
+    wait_allocatable(kube, resource, node_1=1, node_2=2)
+
+    plugin.kill()
+    wait_allocatable(kube, resource, node_1=0, node_2=0)
+
+    plugin.wait_ready(plugin.start())
+    wait_allocatable(kube, resource, node_1=1, node_2=3)
+
+    plugin.stop()
+    assert of_release(kube, plugin) == set()
+    assert sockets(cluster, resource) == []
+    assert not plugin.directory.exists()
+
+
+def test_a_device_plugin_serves_the_nodes_that_it_is_for(
+    cluster: Cluster, kube: KubeClient, owner: str
+) -> None:
+    resource = f"{driver_name()}/gpu"
+    plugin = driver_host.prepare_device_plugin(cluster, resource, owner, {"node-2": 1})
+    plugin.wait_ready(plugin.start())
+
+    wait_allocatable(kube, resource, node_1=0, node_2=1)
+    assert [node.name for node in plugin.client.status().nodes] == ["node-2"]
 
 
 def test_it_serves_the_nodes_that_it_is_for(cluster: Cluster, kube: KubeClient, owner: str) -> None:
@@ -128,8 +199,13 @@ def test_a_run_that_is_swept_leaves_nothing(cluster: Cluster, kube: KubeClient, 
         driver = driver_host.prepare_driver(cluster, name, owner, nodes=cluster.nodes[:1], inventory=SMALL)
         driver.wait_ready(driver.start())
 
-    assert sorted(driver_host.kill_all(cluster, owner)) == sorted(names)
+    resource = f"{names[0]}/gpu"
+    plugin = driver_host.prepare_device_plugin(cluster, resource, owner, {"node-1": 1})
+    plugin.wait_ready(plugin.start())
 
-    for resource in (NAMESPACES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
-        assert kube.list(resource, labels=f"{DRIVERS}={owner}") == []
-    assert kube.find(NAMESPACES, driver_pods.namespace_of(owner)) is None
+    assert sorted(driver_host.kill_all(cluster, owner)) == sorted([*names, resource.replace("/", "-")])
+
+    for kind in (NAMESPACES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
+        assert kube.list(kind, labels=f"{DRIVERS}={owner}") == []
+    assert kube.find(NAMESPACES, namespace_of(owner)) is None
+    assert sockets(cluster, resource) == []
