@@ -19,6 +19,7 @@ from fake_driver.inventory.synthetic import load_inventory
 
 from clusters import processes
 from clusters.interface import Cluster, Node
+from clusters.node_files import NodeFiles, python_here
 from harness.errors import EnvironmentBlocked, HarnessError, RequirementFailed, UsageError
 from harness.kube import DEVICE_CLASSES, RESOURCE_SLICES, KubeClient
 from harness.waiting import NotYet, WaitTimeout, wait_until
@@ -135,6 +136,11 @@ class HostedDriver(HostedProcess):
     def client(self) -> DriverClient:
         """Its control endpoint."""
         return DriverClient(self.control_socket)
+
+    def files(self, node: Node) -> NodeFiles:
+        """What it has on a node."""
+        own = node.kubelet_dir / "plugins" / self.name
+        return NodeFiles(str(own), str(node.cdi_dir), python_here)
 
     def failure(self, code: int, said: str) -> Exception:
         """As of every process, but for what the API server refused: that is a promise broken."""

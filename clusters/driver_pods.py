@@ -14,10 +14,12 @@ from typing import Any
 from fake_driver.client import DevicePluginClient, DriverClient
 
 from clusters.driver_host import HostedDevicePlugin, HostedDriver
+from clusters.driver_image.python import ENTRYPOINT
 from clusters.driver_pods_client import DevicePluginPodsClient, DriverPodsClient
 from clusters.interface import Cluster, Node
 from clusters.kubelet import KUBELET_DIR
 from clusters.manifests import DAEMON_SETS
+from clusters.node_files import NodeFiles
 from clusters.pod_process import GONE_SECONDS, PodProcess, namespace_of
 from harness.kube import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, PODS, KubeClient
 from harness.labels import DRIVERS
@@ -37,6 +39,11 @@ class PodDriver(PodProcess, HostedDriver):
     def client(self) -> DriverClient:
         """The control endpoints of its pods, as one."""
         return DriverPodsClient(self.transports())
+
+    def files(self, node: Node) -> NodeFiles:
+        """What it has on a node, seen from its pod there."""
+        own = f"{KUBELET_DIR_IN_NODE}/plugins/{self.name}"
+        return NodeFiles(own, _CDI_DIR, lambda arguments: self.exec(node.name, [ENTRYPOINT[0], *arguments]))
 
     def values(self, settings: Mapping[str, Any], port: int) -> dict[str, Any]:
         """See `PodProcess`."""

@@ -8,7 +8,7 @@ import json
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from clusters.interface import Cluster
 from clusters.local.network import free_ports
 from clusters.manifests import DAEMON_SETS
 from clusters.pod_proxy import PodProxyTransport
-from harness.errors import HarnessError, RequirementFailed
+from harness.errors import EnvironmentBlocked, HarnessError, RequirementFailed
 from harness.kube import NAMESPACES, PODS, ApiError, KubeClient, Object
 from harness.labels import DRIVERS
 from harness.waiting import NotYet, wait_until
@@ -75,6 +75,20 @@ class PodProcess(HostedProcess, ABC):
             )
             for node, pod in self._pods(kube).items()
         }
+
+    def exec(self, node: str, command: Sequence[str]) -> str:
+        """Run a command in the first container of its pod on a node, and return what it says.
+
+        Raises:
+            EnvironmentBlocked: it has no pod there.
+            ApiError: the command did not end well.
+        """
+        kube = self.kube
+        pod = self._pods(kube).get(node)
+        if pod is None:
+            raise EnvironmentBlocked(f"{self.kind} {self.name} has no pod on {node}")
+        container = pod["spec"]["containers"][0]["name"]
+        return kube.exec(self.namespace, pod["metadata"]["name"], container, command)
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write its config file, and what its control endpoint takes."""

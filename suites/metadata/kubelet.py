@@ -22,10 +22,13 @@ class Kubelet:
     """Calls the DRAPlugin service (v1) of a driver on one node."""
 
     def __init__(self, driver: HostedDriver, node: Node) -> None:
-        sockets = driver.client.status().node(node.name).sockets
+        node.require_here()
         # The second one: the first is for registration.
+        socket = Path(driver.client.status().node(node.name).sockets[1])
+        if socket.is_relative_to(node.kubelet_dir_in_node):  # the name that it has in a driver's pod
+            socket = node.kubelet_dir / socket.relative_to(node.kubelet_dir_in_node)
         self._open = ExitStack()
-        channel = self._open.enter_context(unix_channel(Path(sockets[1])))
+        channel = self._open.enter_context(unix_channel(socket))
         stub: Any = dra_v1_pb2_grpc.DRAPluginStub
         self._service = stub(channel)
 

@@ -13,6 +13,8 @@ from suites.workload import Workloads
 
 DIRECTORY = "/var/run/kubernetes.io/dra-device-attributes"
 """Where a container finds metadata; see k8s.io/dynamic-resource-allocation/api/metadata."""
+HOST_FOLDER = "dra-device-metadata"
+"""Where a driver has it on the host, in its own folder."""
 
 
 def allocate(workloads: Workloads, claim: Object, driver: HostedDriver, node: Node) -> None:
@@ -73,12 +75,12 @@ def on_hosts(driver: HostedDriver, nodes: Sequence[Node]) -> list[str]:
 
 
 def _on_host(driver: HostedDriver, node: Node) -> Iterator[str]:
-    node.require_here()
-    metadata = node.kubelet_dir / "plugins" / driver.name / "dra-device-metadata"
-    for path in metadata.rglob("*"):
-        yield f"{node.name}: {path.relative_to(node.kubelet_dir)}"
-    for path in node.cdi_dir.glob(f"{driver.name}_metadata_*"):
-        yield f"{node.name}: {path.name}"
+    there = driver.files(node)
+    for path in there.below(f"{there.own}/{HOST_FOLDER}"):
+        yield f"{node.name}: plugins/{driver.name}/{HOST_FOLDER}/{path}"
+    for name in there.below(there.cdi):
+        if name.startswith(f"{driver.name}_metadata_"):
+            yield f"{node.name}: {name}"
 
 
 def listed(document: Object) -> dict[str, list[Any]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from fake_driver.calls import Call
 
 from clusters.driver_host import HostedDriver
 from clusters.interface import Cluster, Node
+from clusters.node_files import NodeFiles
 from harness.kube import PODS, Object
 from harness.waiting import NotYet, wait_until
 from suites.claims import create_claim, create_template, from_template, pod_with_claim, request
@@ -31,7 +31,6 @@ def test_from_the_first_container_to_the_last(
 ) -> None:
     """The first init container reads it, so does a sidecar that outlives all others, and none can write."""
     node = cluster.nodes[0]
-    node.require_here()
     driver = drivers.start(nodes=[node])
     create_template(workloads, "gpus", [request("one", drivers.device_class(driver))])
     path = rig.template_path("gpu", "one", driver.name)
@@ -48,10 +47,10 @@ def test_from_the_first_container_to_the_last(
     reports = {name: workloads.report("pod", name) for name in ("first", "sidecar", "main")}
     _wait_ended(workloads, "pod", "main")
     reports["sidecar, after all others"] = rig.read_again(workloads, "pod", *mounts, container="sidecar")
-    go = node.kubelet_dir / "plugins" / driver.name / "go"
-    go.touch()
+    files = driver.files(node)
+    files.make_file(f"{files.own}/go")
     workloads.wait_phase("pod", "Succeeded")
-    go.unlink()
+    files.remove(f"{files.own}/go")
 
     texts = {who: rig.files(report).get(path, "") for who, report in reports.items()}
     options = {who: _mount_options(report["files"][_MOUNTS], path) for who, report in reports.items()}
@@ -162,19 +161,16 @@ def test_the_option_holds_for_new_pods(
 class Obstacle:
     """A file where the driver wants a folder, or a folder where it wants a file."""
 
-    def __init__(self, path: Path, *, folder: bool) -> None:
+    def __init__(self, files: NodeFiles, path: str, *, folder: bool) -> None:
+        self._files = files
         self._path = path
-        self._remove = path.rmdir if folder else path.unlink
         self._there = True
-        if folder:
-            path.mkdir()
-        else:
-            path.touch(exist_ok=False)
+        (files.make_folder if folder else files.make_file)(path)
 
     def remove(self) -> None:
         """Take it away; fine if that was done before."""
         if self._there:
-            self._remove()
+            self._files.remove(self._path)
             self._there = False
 
 
@@ -184,13 +180,12 @@ def obstruct() -> Iterator[Callable[[str, Node, HostedDriver, Object], Obstacle]
     made: list[Obstacle] = []
 
     def put(what: str, node: Node, driver: HostedDriver, claim: Object) -> Obstacle:
-        node.require_here()
+        files = driver.files(node)
         if what == "metadata":
-            path = node.kubelet_dir / "plugins" / driver.name / "dra-device-metadata"
-            made.append(Obstacle(path, folder=False))
+            made.append(Obstacle(files, f"{files.own}/{rig.HOST_FOLDER}", folder=False))
         else:
-            path = node.cdi_dir / f"{driver.name}_metadata_{claim['metadata']['uid']}_one.json"
-            made.append(Obstacle(path, folder=True))
+            path = f"{files.cdi}/{driver.name}_metadata_{claim['metadata']['uid']}_one.json"
+            made.append(Obstacle(files, path, folder=True))
         return made[-1]
 
     yield put

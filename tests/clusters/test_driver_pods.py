@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fake_driver.client import DriverError
@@ -16,6 +17,8 @@ from clusters.interface import Cluster
 from clusters.manifests import CONFIG_MAPS, DAEMON_SETS, SECRETS
 from clusters.pod_process import namespace_of
 from harness.errors import RequirementFailed
+from harness.events import CheckFinished
+from harness.journal import read
 from harness.kube import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -26,7 +29,9 @@ from harness.kube import (
     KubeClient,
 )
 from harness.labels import DRIVERS
+from harness.results import Result
 from harness.waiting import NotYet, wait_until
+from tests.support.commands import Command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -209,3 +214,26 @@ def test_a_run_that_is_swept_leaves_nothing(cluster: Cluster, kube: KubeClient, 
         assert kube.list(kind, labels=f"{DRIVERS}={owner}") == []
     assert kube.find(NAMESPACES, namespace_of(owner)) is None
     assert sockets(cluster, resource) == []
+
+
+def test_checks_that_look_at_a_nodes_folders_find_what_its_pods_left_there(
+    cluster: Cluster, dra_harness: Command, tmp_path: Path
+) -> None:
+    """MD-12 obstructs the driver's files, MD-14 calls its socket, ER-14 has a device plugin before it."""
+    done = dra_harness(
+        "run",
+        "ER-14",
+        "MD-12",
+        "MD-14",
+        "--cluster",
+        cluster.name,
+        "--driver-image",
+        cluster.driver_image,
+        "--run-id",
+        "in-pods",
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    finished = [each for each in read(tmp_path / "results" / "in-pods") if isinstance(each, CheckFinished)]
+    assert [(each.check, each.result, each.message) for each in finished if each.result != Result.PASS] == []
+    assert len(finished) == 4

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from clusters.driver_pods import serving_in_pods
+from clusters.driver_pods import PodDriver, serving_in_pods
 from harness.connection import Connection
 from harness.errors import EnvironmentBlocked
 from harness.kube import RESOURCE_SLICES, KubeClient
-from tests.support.paper import paper_cluster
+from suites.metadata.kubelet import Kubelet
+from tests.support.paper import NODE, paper_cluster
 
 
 def test_drivers_in_pods_serve_nodes_elsewhere_whose_folders_are_out_of_reach() -> None:
@@ -25,3 +29,9 @@ def test_what_is_adopted_is_deleted_by_its_uid() -> None:
     kube.adopt(RESOURCE_SLICES, {"metadata": {"name": "s", "uid": "u"}})
 
     assert kube.created == {RESOURCE_SLICES.path(name="s"): "u"}
+
+
+def test_to_play_the_kubelet_takes_the_nodes_sockets() -> None:
+    driver = PodDriver("d", paper_cluster(), "run")
+    with pytest.raises(EnvironmentBlocked, match="needs the directories of node-1's kubelet"):
+        Kubelet(driver, replace(NODE, here=False))
