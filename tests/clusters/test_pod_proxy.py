@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,22 @@ def test_the_request_goes_to_the_pods_port_with_both_credentials(
     )
     assert server.last.headers["authorization"] == f"Bearer {TOKEN}"
     assert server.last.headers["fake-driver-token"] == CONTROL_TOKEN
-    assert server.last.body == "{}"
+    assert (server.last.query, server.last.body) == ({"request": "{}"}, "")
+
+
+def test_only_a_long_request_has_a_body_since_large_answers_get_lost_to_those_that_have(
+    client: DriverClient, server: Server
+) -> None:
+    server.answer(200, {"result": []})
+    client.calls(method="NodePrepareResources")
+    assert server.last.path.endswith("/calls")
+    assert json.loads(server.last.query["request"]) == {"method": "NodePrepareResources", "after": 0}
+    assert server.last.body == ""
+
+    server.answer(200, {"result": None})
+    client.set_inventory({"devices": [{"name": "x" * 5000}]})
+    assert (server.last.path.rpartition("/")[2], server.last.query) == ("set-inventory", {})
+    assert json.loads(server.last.body)["inventory"] == {"devices": [{"name": "x" * 5000}]}
 
 
 @pytest.mark.parametrize(

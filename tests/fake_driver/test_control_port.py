@@ -84,6 +84,11 @@ def test_the_token_opens_it(ask: Ask) -> None:
     assert ask(Fake_Driver_Token=TOKEN) == (200, {"result": "hi"})
 
 
+def test_a_request_without_a_body_has_it_in_its_url(ask: Ask) -> None:
+    url = "/echo?request=%7B%22text%22%3A%22%C3%A4%3F%26%2B%22%7D"
+    assert ask(path=url, body=b"", Fake_Driver_Token=TOKEN) == (200, {"result": "\u00e4?&+"})
+
+
 @pytest.mark.parametrize(
     "headers",
     [

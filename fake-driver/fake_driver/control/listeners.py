@@ -13,6 +13,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from fake_driver.control import token
 
@@ -97,7 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif length > MAX_BODY:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {MAX_BODY} bytes")
         else:
-            self._send(*self.server.answer(self.path.strip("/"), self.rfile.read(length)))
+            name, _, query = self.path.partition("?")
+            request = parse_qs(query).get("request", [""])[0].encode()
+            self._send(*self.server.answer(name.strip("/"), self.rfile.read(length) or request))
 
     def _send(self, status: int, value: Any, *headers: tuple[str, str]) -> None:
         data = json.dumps(value).encode()

@@ -1,4 +1,7 @@
-"""The control endpoint: HTTP with JSON bodies, `POST /<operation>`, on a unix socket, a TCP port or both."""
+"""The control endpoint: HTTP with JSON, `POST /<operation>`, on a unix socket, a TCP port or both.
+
+A request is the body or, if there is none, the query's `request`.
+"""
 
 from __future__ import annotations
 
