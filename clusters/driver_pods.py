@@ -42,7 +42,7 @@ class PodDriver(PodProcess, HostedDriver):
 
     def files(self, node: Node) -> NodeFiles:
         """What it has on a node, seen from its pod there."""
-        own = f"{KUBELET_DIR_IN_NODE}/plugins/{self.name}"
+        own = f"{KUBELET_DIR}/plugins/{self.name}"
         return NodeFiles(own, _CDI_DIR, lambda arguments: self.exec(node.name, [ENTRYPOINT[0], *arguments]))
 
     def values(self, settings: Mapping[str, Any], port: int) -> dict[str, Any]:
