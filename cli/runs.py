@@ -133,6 +133,8 @@ def run(
 ) -> None:
     """Run checks on a cluster and write the reports to results/<run id>/."""
     require_of_use(invocation)
+    if output is not Output.TABLE and not dry_run:
+        raise UsageError("--output: only with --dry-run; run.json and events.ndjson have what a run found")
     run_dir = new_run_dir(run_id)
     if driver_image is not None:
         if cluster is None and kubeconfig is None:

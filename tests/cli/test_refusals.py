@@ -86,6 +86,7 @@ VERSION = (
         ("run --cluster nope --keep", "no cluster is named 'nope'; there are: none"),
         ("run --context c", "--context: needs the --kubeconfig that has it"),
         ("load ext-churn --context c", "--context: needs the --kubeconfig that has it"),
+        ("run -o json", "--output: only with --dry-run; run.json and events.ndjson have what a run found"),
         ("run --dry-run", "--dry-run: needs --kubeconfig; a cluster that the run brings up is its own"),
         ("run --kubeconfig /dev/null", "/dev/null: contexts: expected a kubeconfig with a list of contexts"),
         ("run --kubeconfig /none", "/none: can't be read: No such file or directory"),
