@@ -120,6 +120,8 @@ class LoadRunner:
             )
         self._request = request
         self._plan = make_plan(find_profile(request.profile), request)
+        if self._attached and not self._attached.nodes:
+            self._plan = self._plan.without_nodes()
         self._names = Names(request.run_dir.name)
         self._credentials = request.run_dir / "credentials"
         self._progress = Progress()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 import pydantic
 
-from harness.errors import UsageError
+from harness.errors import EnvironmentBlocked, UsageError
 from load.profiles.loader import first_error
 from load.profiles.schema import Criterion, Fill, Place, Pools, Profile, Sizing
 from load.profiles.trial import MAIN, SETTLE_SECONDS, Trial
@@ -83,6 +84,20 @@ class Plan:
     def free_devices(self) -> int:
         """Devices that are left for the churn."""
         return self.devices - self.prefilled_devices
+
+    def without_nodes(self) -> Plan:
+        """What is left on a cluster none of whose nodes is on this machine: further trials on real nodes go.
+
+        Raises:
+            EnvironmentBlocked: the main trial or the scenario needs such nodes.
+        """
+        if any(shape.place is Place.REAL for shape in self.main.pods) or self.scenario.needs_nodes(self):
+            raise EnvironmentBlocked(
+                f"{self.source}: it has pods on real nodes, whose folders have to be on this machine; "
+                "`--provider local` or `kind` makes such clusters"
+            )
+        rest = [each for each in self.further if all(shape.place is not Place.REAL for shape in each.pods)]
+        return dataclasses.replace(self, further=tuple(rest))
 
     @property
     def namespaces(self) -> tuple[str, ...]:

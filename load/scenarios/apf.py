@@ -100,6 +100,11 @@ class ApfSweep(ScenarioSpec):
         """The control first."""
         return (CONTROL, *(setting.name for setting in self.settings()))
 
+    def needs_nodes(self, plan: Plan) -> bool:
+        """If a kubelet and its driver are to be squeezed."""
+        wanted = [each for each in self.settings() if not plan.arms or each.name in plan.arms]
+        return any(setting.victim is Victim.KUBELET for setting in wanted)
+
     def check(self, plan: Plan) -> None:
         """The arms can be."""
         if wrong := [shares for shares in self.shares if not 1 <= shares <= 1000]:

@@ -40,6 +40,10 @@ class ScenarioSpec(pydantic.BaseModel):
         """The arms of a sweep, in order; none if it isn't one."""
         return ()
 
+    def needs_nodes(self, plan: Plan) -> bool:
+        """Whether it goes into nodes' own folders, or squeezes what runs on them."""
+        return False
+
     def check(self, plan: Plan) -> None:
         """Refuse what can't be with this plan.
 

@@ -50,6 +50,10 @@ class Soak(ScenarioSpec):
     full_node: bool = False
     """Whether a real node gets as many pods as it takes, after the soak."""
 
+    def needs_nodes(self, plan: Plan) -> bool:
+        """For the trials after the soak."""
+        return bool(self.metadata_pods or self.full_node)
+
     def check(self, plan: Plan) -> None:
         """Only what can be restarted is."""
         if wrong := [name for name in self.restart if name not in RESTARTABLE]:

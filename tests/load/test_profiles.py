@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from clusters.interface import ClusterSpec
-from harness.errors import UsageError
+from harness.errors import EnvironmentBlocked, UsageError
 from load.profiles.loader import find_profile, names, read_profile
 from load.profiles.plan import make_plan
 from load.profiles.schema import Criterion, PodShape, Via
@@ -195,6 +195,24 @@ def test_amounts_of_the_user_that_cannot_be(
 
     with pytest.raises(UsageError, match=words):
         make_plan(profile, request("mine.yaml", **asked))
+
+
+@pytest.mark.parametrize("name", sorted(NINE))
+def test_without_nodes_on_this_machine_what_is_on_simulated_ones_is_left(name: str) -> None:
+    plan = make_plan(find_profile(name), request(name))
+    if name in ("apf-starve", "soak"):
+        with pytest.raises(EnvironmentBlocked, match=f"^{name}: it has pods on real nodes"):
+            plan.without_nodes()
+        return
+    trials = [trial.name for trial in plan.further]
+    left = [trial.name for trial in plan.without_nodes().further]
+    assert left == [trial for trial in trials if trial != "real"]
+    assert (left != trials) is (name == "template-churn")
+
+
+def test_a_sweep_is_left_with_the_arms_that_squeeze_no_node() -> None:
+    plan = make_plan(find_profile("apf-starve"), request("apf-starve", arms=["scheduler-reject-1"]))
+    assert plan.without_nodes() == plan
 
 
 def test_an_arm_that_is_none_lists_those_that_are() -> None:

@@ -110,22 +110,23 @@ def test_without_a_result_the_trouble_is_all_there_is(
 
 
 @pytest.mark.parametrize(
-    ("allowed", "ours", "refusal"),
+    ("profile", "allowed", "ours", "refusal"),
     [
-        (True, 100, ""),
-        (False, 100, "has to have all: cluster-admin"),
-        (True, 0, "simulated_nodes: expected at least 1, its pods run on them"),
+        ("ext-churn", True, 100, ""),
+        ("ext-churn", False, 100, "has to have all: cluster-admin"),
+        ("ext-churn", True, 0, "simulated_nodes: expected at least 1, its pods run on them"),
+        ("soak", True, 100, "soak: it has pods on real nodes"),
     ],
 )
 def test_what_it_takes_on_somebody_elses_cluster_is_known_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool, ours: int, refusal: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str, allowed: bool, ours: int, refusal: str
 ) -> None:
     """It makes users and rights, and puts pods on simulated nodes of ours: others' may have no devices."""
     review = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     nodes = {"dra-harness.dev/simulated=true": ours, "": 100}
     monkeypatch.setattr(KubeClient, "list", lambda *_, labels="": [{}] * nodes[labels])
     request = LoadRequest(
-        profile="ext-churn", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"), cluster="theirs"
+        profile=profile, run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"), cluster="theirs"
     )
     with serve({review: {"status": {"allowed": allowed}}}) as address:
         config = write_config(tmp_path / "config", address, {"token": "t"})
