@@ -149,6 +149,9 @@ class Outcomes:
         if not witness.template:
             self._add("APF-05", Result.SKIPPED, f"{arm}: {_PATIENT}")
             return
+        if not queue:
+            self._add("APF-05", Result.SKIPPED, f"{arm}: what the claim controller retried isn't known")
+            return
         missing = done.report.causes.get(Cause.NO_CLAIM, 0)
         fine = retries > 0 and not missing
         message = f"{arm}: {retries} retries are counted, {missing} pods are without their claim at the end"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from load.model import Cause, Lateness, Stage, Timeline, Violation, WorkerReport
 from load.node import percentile
 from load.profiles.schema import PodShape, Via
 from load.profiles.trial import Trial
-from load.scenarios import beside, node_trials
+from load.scenarios import beside, node_trials, taints
 from load.scenarios.apf_requirements import Outcomes, Witness
 from load.scenarios.interface import Done
 from load.scenarios.podresources import Answers
@@ -195,6 +196,11 @@ class TestApf:
         missing = done(self.books, causes={Cause.COMPLETED: 1, Cause.NO_CLAIM: 1})
         assert results(Victim.CONTROLLER_MANAGER, missing, witness, 9)["APF-05"] is Result.FAIL
 
+    def test_what_a_controller_out_of_reach_retried_says_nothing(self) -> None:
+        witness, unread = Witness(template={"ns/a"}), ServerBooks(unread=["kube-controller-manager"])
+
+        assert results(Victim.CONTROLLER_MANAGER, done(unread), witness, 9)["APF-05"] is Result.SKIPPED
+
     def test_pods_on_a_squeezed_node_come_late_and_none_is_lost(self) -> None:
         assert results(Victim.KUBELET, done(), Witness(), 9)["APF-06"] is Result.PASS
         lost = done(causes={Cause.COMPLETED: 1, Cause.NOT_RUNNING: 1})
@@ -208,3 +214,21 @@ class TestApf:
         found = {each.requirement: each.result for each in outcomes.results()}
 
         assert found["APF-01"] is Result.PASS
+
+
+class TestEvictions:
+    @pytest.mark.parametrize(("unread", "faults"), [(["kube-controller-manager"], 0), ([], 1)])
+    def test_a_counter_out_of_reach_is_no_fault_and_no_requirement_fails_by_it(
+        self, unread: list[str], faults: int
+    ) -> None:
+        toggling = taints._Toggling(taints.TaintToggles(kind="taint-toggles", evict=1))
+        toggling._mass_at, toggling._witness.evicted = 1000.0, {"uid": 1000.5}
+        books = ServerBooks(unread=unread)
+
+        found = toggling.judge(replace(done(books), trial=replace(TRIAL, name="mass-eviction")))
+
+        assert len(found.faults) == faults
+        assert "evictions-off" not in found.figures
+        assert [(each.requirement, each.result) for each in found.requirements] == [
+            ("TNT-16", Result.BLOCKED)
+        ]
