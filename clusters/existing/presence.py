@@ -110,7 +110,7 @@ class Presence:
             "kind": "Lease",
             "metadata": {"name": LEASE, "labels": {RUN: self._run_id}},
             "spec": {
-                "holderIdentity": f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}",
+                "holderIdentity": f"{_user()}@{socket.gethostname()}/{os.getpid()}",
                 "leaseDurationSeconds": LEASE_SECONDS,
                 "acquireTime": now,
                 "renewTime": now,
@@ -122,6 +122,14 @@ class Presence:
             patch = {"spec": {"renewTime": _micro(clock.now())}}
             with contextlib.suppress(*_TROUBLE):  # the next one may come through
                 self._kube.patch(LEASES, LEASE, patch, self._namespace)
+
+
+def _user() -> str:
+    """Who runs it; in a pod that may be a number without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def is_alive(kube: KubeClient, run_id: str, now: datetime.datetime) -> bool:

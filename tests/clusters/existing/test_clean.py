@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import email.utils
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,3 +190,17 @@ def test_drivers_in_pods_go_after_what_they_serve(
     assert [run for run, _ in removed] == ["with-drivers"]
     assert removed[0][1] > deleted
     assert "DELETE /api/v1/namespaces/drivers" not in asked
+
+
+@pytest.mark.parametrize("nobody", [KeyError("uid not found: 65532"), OSError("No username set")])
+def test_a_run_whose_user_has_no_name_says_so_by_its_number(
+    kube: KubeClient, answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch, nobody: Exception
+) -> None:
+    """As in the pods of the load's chart: their user is in no file of the image."""
+
+    def unknown() -> str:
+        raise nobody
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    holder = Presence(kube, "r")._lease(ServerClock(kube))["spec"]["holderIdentity"]
+    assert holder.startswith(f"{os.getuid()}@")
