@@ -235,3 +235,17 @@ def test_equal_clusters_give_a_false_alarm_at_most_once_in_twenty() -> None:
     throughput = share_found(THROUGHPUT, 0.03, 1.0, seed=3)
     one_p99 = share_found(P99, 0.15, 1.0, seed=4)
     assert 1 - (1 - throughput) * (1 - one_p99) ** 4 <= 0.05
+
+
+def test_a_run_on_both_sides_is_named() -> None:
+    mine = runs("a")
+    result = compare(mine, [*runs("b", offset=1)[:4], mine[2]])
+    assert "on both sides: a-2" in result.notes
+    assert not any("on both sides" in note for note in compare(mine, runs("b", offset=1)).notes)
+
+
+def test_values_with_work_that_never_finished_are_said_to_be_that() -> None:
+    censored = load_result("b-0", minutes=1, trials=[trial(stages=[row(Stage.BOUND, 9.0, at_least=True)])])
+    said = "values with >= contain work that never finished"
+    assert any(note.startswith(said) for note in compare(runs("a")[:1], [censored]).notes)
+    assert not any(note.startswith(said) for note in compare(runs("a")[:1], runs("b")[:1]).notes)
