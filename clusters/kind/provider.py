@@ -24,7 +24,7 @@ from clusters.local.node import has_cap_sys_resource
 from clusters.node_ready import all_take_pods
 from clusters.profiles import feature_gates
 from clusters.records import new_id
-from harness.errors import EnvironmentBlocked, HarnessError
+from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.files import write_atomically
 from harness.kube import KubeClient
 from harness.waiting import wait_until
@@ -141,9 +141,14 @@ class KindProvider:
             simulated_nodes=spec.simulated_nodes,
             gates=dict(spec.gates),
         )
+        reserved.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = reserved.maker_lock()
+        try:
+            lock.acquire(blocking=False)  # first: a record that nobody holds is swept
+        except filelock.Timeout:
+            raise UsageError(f"a kind cluster named {spec.name!r} is just being made") from None
+        self._locks[spec.name] = lock
         reserved.save()
-        self._locks[spec.name] = reserved.maker_lock()
-        self._locks[spec.name].acquire()
         return reserved
 
 
