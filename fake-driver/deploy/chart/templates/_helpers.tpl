@@ -40,7 +40,6 @@ socket: /run/fake-driver/control.sock
 {{- end }}
 {{- end }}
 
-{{- /* Root without a single capability: the kubelet's directories are root's, and it connects to what lies in them. */}}
 {{/* Settings of `inventory: nvml`, for a container with the node's files at /host; nothing for other inventories. */}}
 {{- define "fake-driver.nvml" -}}
 {{- if eq (toString .) "nvml" -}}
@@ -50,6 +49,7 @@ socket: /run/fake-driver/control.sock
 {{- end -}}
 {{- end }}
 
+{{- /* Root without a single capability: the kubelet's directories are root's, and it connects to what lies in them. */}}
 {{- define "fake-driver.securityContext" -}}
 runAsUser: 0
 runAsGroup: 0
