@@ -41,6 +41,7 @@ class Follower:
         self._listed = threading.Event()
         self._thread = threading.Thread(target=self._follow, name=f"follow-{resource.plural}", daemon=True)
         self._version = ""
+        self._there: dict[str, Object] = {}
         self.cuts: list[str] = []
         """Why the state had to be listed again, each time; what came between may be missed."""
 
@@ -70,7 +71,10 @@ class Follower:
         query = {"labelSelector": self._labels} if self._labels else {}
         document = json.loads(self._kube.request("GET", self._resource.path(), query=query))
         at = time.time()
-        for obj in document["items"]:
+        listed = {obj["metadata"]["uid"]: obj for obj in document["items"]}
+        for uid in self._there.keys() - listed.keys():
+            self._hand("DELETED", self._there[uid], at)  # it went while nobody watched
+        for obj in listed.values():
             self._hand("ADDED", obj, at)
         self._version = document["metadata"]["resourceVersion"]
 
@@ -95,8 +99,13 @@ class Follower:
             self.cuts.append(f"{self._resource.plural}: {reason}")
 
     def _hand(self, kind: str, obj: Object, at: float) -> None:
-        if not self._namespaces or obj["metadata"].get("namespace") in self._namespaces:
-            self._handler(kind, obj, at)
+        if self._namespaces and obj["metadata"].get("namespace") not in self._namespaces:
+            return
+        if kind == "DELETED":
+            self._there.pop(obj["metadata"]["uid"], None)
+        elif kind != "BOOKMARK":
+            self._there[obj["metadata"]["uid"]] = obj
+        self._handler(kind, obj, at)
 
 
 class Backlog:
