@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import urllib3
 
@@ -235,7 +237,7 @@ class LoadRunner:
         scenario: Scenario,
     ) -> None:
         """Clean up, as far as it goes: what can't be removed is said, and hides nothing else."""
-        for step in (scenario.clean, lambda: self._clean(cluster, admin, before)):
+        for step in chain((scenario.clean,), self._clean(cluster, admin, before)):
             try:
                 step()
             except _TROUBLE as error:
@@ -338,19 +340,36 @@ class LoadRunner:
         self._provider.restart(site.cluster.name, component, flags=flags)
         site.readings.append(server.read(site.cluster, site.admin))
 
-    def _clean(self, cluster: Cluster, admin: KubeClient, before: Mapping[str, limits.Limits | None]) -> None:
-        """Leave a cluster that stays as it was found; of one that goes, nothing has to be taken away."""
-        identity.forget(self._credentials)
+    def _clean(
+        self, cluster: Cluster, admin: KubeClient, before: Mapping[str, limits.Limits | None]
+    ) -> Iterator[Callable[[], None]]:
+        """The steps that leave a cluster as it was found; of one that goes, nothing has to be taken away."""
+        yield lambda: identity.forget(self._credentials)
         if not self._attached and not self._request.keep:
             return
         self._say("cleaning up")
+        had = {component: limit for component, limit in before.items() if limit is not None}
+        for component, limit in had.items():
+            yield partial(self._revive, cluster, admin, component, limit)
+        yield partial(self._remove, cluster, admin)
+        for component, limit in had.items():
+            yield partial(self._give_back, cluster, admin, component, limit)
+
+    def _revive(self, cluster: Cluster, admin: KubeClient, component: str, had: limits.Limits) -> None:
+        """Start a component that somebody ended: without it nothing goes away."""
+        if limits.observed(cluster, admin)[component] is None:
+            self._say(f"{component} is gone, and is started again")
+            self._provider.restart(cluster.name, component, flags=had.flags)
+
+    def _remove(self, cluster: Cluster, admin: KubeClient) -> None:
         if self._plan.limits is LimitSet.DEFAULT:
             with contextlib.suppress(EnvironmentBlocked):  # else it takes as long as the limits make it
                 limits.apply(self._provider, cluster, admin, LimitSet.OPEN)
         cleanup.clean(cluster, self._names.run_id, self._credentials)
-        for component, had in before.items():
-            if had is None or limits.observed(cluster, admin)[component] == had:
-                continue
+
+    def _give_back(self, cluster: Cluster, admin: KubeClient, component: str, had: limits.Limits) -> None:
+        """Bring a component back under the limits that it had."""
+        if limits.observed(cluster, admin)[component] != had:
             flags = {} if had == limits.SETS[LimitSet.DEFAULT][component] else had.flags
             self._provider.restart(cluster.name, component, flags=flags)
 

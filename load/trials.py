@@ -20,6 +20,7 @@ from load.crew.reception import Reception
 from load.identity import Identities
 from load.model import Orders, PodKind, WorkerReport
 from load.naming import Names
+from load.outages import OutageWatch
 from load.process import GeneratorProcess, TrialClock
 from load.profiles.plan import Plan
 from load.profiles.schema import Place, Pools
@@ -99,7 +100,7 @@ class TrialRunner:
         folder = site.run_dir / "trials" / f"{self._number:02}-{trial.name}"
         generator = self._start(orders, folder)
         faults: list[str] = []
-        with BacklogWatch(site.cluster, site.admin) as backlog:
+        with BacklogWatch(site.cluster, site.admin) as backlog, OutageWatch(site.admin) as storage:
             interrupted = self._attend(trial, generator, faults)
         report = generator.report()
         if report.stopped and not interrupted:
@@ -122,7 +123,7 @@ class TrialRunner:
             usage.host(site.sampler.samples, report.started_at, report.last_arrival_at),
             settings=findings.settings,
             figures=findings.figures,
-            notes=[*site.notes, *findings.notes],
+            notes=[*site.notes, *map(str, storage.outages), *findings.notes],
             faults=findings.faults,
             elsewhere=site.crew is not None,
         )

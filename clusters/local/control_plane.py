@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -27,7 +27,8 @@ APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 _OWNER = "control-plane"
-COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
+CONTROLLERS = (CONTROLLER_MANAGER, SCHEDULER)
+COMPONENTS = (ETCD, APISERVER, *CONTROLLERS)
 
 
 def start(layout: Layout, component: str) -> subprocess.Popen[bytes]:
@@ -93,14 +94,19 @@ def wait_for_apiserver(
 
 
 def wait_for_controllers(
-    layout: Layout, started: Mapping[str, subprocess.Popen[bytes]], deadline: float
+    layout: Layout,
+    started: Mapping[str, subprocess.Popen[bytes]],
+    deadline: float,
+    *,
+    which: Collection[str] = CONTROLLERS,
 ) -> None:
-    """Wait until the controller manager and the scheduler are healthy.
+    """Wait until the controller manager and the scheduler are healthy, as far as they are waited for.
 
     Args:
         layout: the cluster.
         started: those that were started just now: until a process is past `exec`, its mark can't be seen.
         deadline: seconds.
+        which: those to wait for.
 
     Raises:
         EnvironmentBlocked: one ended or was not healthy in time; the end of its log is in the message.
@@ -112,9 +118,11 @@ def wait_for_controllers(
             pool.request, "GET", f"https://127.0.0.1:{ports.controller_manager}/healthz?verbose"
         )
         sign = b"[+]resourceclaim-controller ok"
-        _wait_working(layout, CONTROLLER_MANAGER, started, manager, sign, deadline)
+        if CONTROLLER_MANAGER in which:
+            _wait_working(layout, CONTROLLER_MANAGER, started, manager, sign, deadline)
         scheduler = partial(pool.request, "GET", f"https://127.0.0.1:{ports.scheduler}/readyz?verbose")
-        _wait_working(layout, SCHEDULER, started, scheduler, b"[+]", deadline)
+        if SCHEDULER in which:
+            _wait_working(layout, SCHEDULER, started, scheduler, b"[+]", deadline)
 
 
 def _wait_working(

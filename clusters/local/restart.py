@@ -24,7 +24,7 @@ def restart(layout: Layout, component: str) -> None:
     program, _, node = component.partition("/")
     if program == "kubelet" and node in layout.state.nodes:
         _restart_kubelet(layout, node)
-    elif component in (control_plane.APISERVER, control_plane.CONTROLLER_MANAGER, control_plane.SCHEDULER):
+    elif component in (control_plane.APISERVER, *control_plane.CONTROLLERS):
         _restart_control_plane(layout, component)
     else:
         raise UsageError(f"{component!r}: no component that can be restarted")
@@ -42,4 +42,5 @@ def _restart_control_plane(layout: Layout, component: str) -> None:
     started = control_plane.start(layout, component)
     if component == control_plane.APISERVER:
         control_plane.wait_for_apiserver(layout, {component: started}, _START_SECONDS)
-    control_plane.wait_for_controllers(layout, {component: started}, _START_SECONDS)
+    which = (component,) if component in control_plane.CONTROLLERS else control_plane.CONTROLLERS
+    control_plane.wait_for_controllers(layout, {component: started}, _START_SECONDS, which=which)

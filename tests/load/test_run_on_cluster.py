@@ -6,16 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
+import yaml
 
-from clusters import leftovers
+from clusters import leftovers, processes
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local.provider import LocalProvider
+from clusters.metrics import SCHEDULER
 from harness.kube import KubeClient
 from harness.results import Result
 from harness.waiting import wait_until
@@ -159,13 +163,20 @@ def test_a_squeeze_is_seen_alike_from_both_sides(site: Site) -> None:
     assert site.left("squeeze") == []
 
 
-def test_ctrl_c_ends_a_run_with_what_was_measured(site: Site, tmp_path: Path) -> None:
-    progress = site.results / "stopped" / "trials" / "01-main" / "progress.ndjson"
-    arguments = site.command("ext-churn", "--rate", "5", "--seconds", "300", "--run-id", "stopped")
-    log = tmp_path / "output"
+def disturbed(
+    site: Site, run_id: str, *arguments: str, act: Callable[[subprocess.Popen[bytes]], None]
+) -> LoadResult:
+    """Run to the end, with an act once the load is going on."""
+    progress = site.results / run_id / "trials" / "01-main" / "progress.ndjson"
+    log = site.results.with_name(f"{run_id}.log")
     with (
         log.open("w") as output,
-        subprocess.Popen(arguments, env=site.environment, stdout=output, stderr=subprocess.STDOUT) as running,
+        subprocess.Popen(
+            site.command(*arguments, "--run-id", run_id),
+            env=site.environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as running,
     ):
 
         def going_on() -> bool:
@@ -174,18 +185,73 @@ def test_ctrl_c_ends_a_run_with_what_was_measured(site: Site, tmp_path: Path) ->
 
         try:
             wait_until(going_on, 120, "the load to go on")
-            running.send_signal(signal.SIGINT)
-            running.wait(120)
+            act(running)
+            running.wait(200)
         finally:
             running.kill()
+    print(log.read_text())  # noqa: T201 - pytest shows it with a failure
+    result = read(site.results / run_id)
+    assert running.returncode == result.verdict.exit_code
+    return result
 
-    result = read(site.results / "stopped")
-    assert running.returncode == 3, log.read_text()
+
+def test_ctrl_c_ends_a_run_with_what_was_measured(site: Site) -> None:
+    arguments = ("ext-churn", "--rate", "5", "--seconds", "300")
+    result = disturbed(site, "stopped", *arguments, act=lambda running: running.send_signal(signal.SIGINT))
+    assert result.verdict is Verdict.INVALID
     assert result.interrupted
     assert any("interrupted" in reason for reason in result.reasons)
     assert result.trials[0].intended > 0
     assert closed(result.trials[0])
     assert site.left("stopped") == []
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> str:
+    """A profile whose drain gives up soon."""
+    path = tmp_path / "short.yaml"
+    size = {"simulated_nodes": 30, "rate": 5, "seconds": 12, "drain": 5}
+    profile = {
+        "name": "short",
+        "title": "Short",
+        "asks": "Does it end?",
+        "reports": "That it did.",
+        "pods": [{"name": "a", "via": "template"}],
+        "criteria": [{"measure": "bound.p99", "at_most": 60}],
+        "sizes": {"S": size, "M": size},
+    }
+    path.write_text(yaml.safe_dump(profile))
+    return str(path)
+
+
+def test_a_scheduler_that_dies_is_said_and_started_again(site: Site, short: str) -> None:
+    def kill(_: object) -> None:
+        processes.kill(site.cluster.id, SCHEDULER)
+
+    result = disturbed(site, "unscheduled", short, act=kill)
+    assert result.verdict is Verdict.INVALID
+    assert any(SCHEDULER in reason for reason in result.reasons)
+    assert closed(result.trials[0])
+    assert result.trials[0].causes.get(Cause.COMPLETED, 0) < result.trials[0].intended
+    assert site.left("unscheduled") == []
+    assert processes.main_pid(site.cluster.id, SCHEDULER, SCHEDULER)
+
+
+def test_an_etcd_that_stands_still_is_said_and_the_run_goes_on(site: Site, short: str) -> None:
+    def pause(_: object) -> None:
+        pid = processes.main_pid(site.cluster.id, "etcd", "etcd")
+        etcd = psutil.Process(pid)
+        etcd.suspend()
+        try:
+            threading.Event().wait(4)
+        finally:
+            etcd.resume()
+
+    result = disturbed(site, "paused", short, act=pause)
+    assert any("storage did not answer" in note for note in result.trials[0].notes)
+    assert closed(result.trials[0])
+    assert result.trials[0].causes[Cause.COMPLETED] == result.trials[0].intended
+    assert site.left("paused") == []
 
 
 @pytest.mark.parametrize(
