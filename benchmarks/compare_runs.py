@@ -95,7 +95,7 @@ class Injection:
 
 INJECTIONS = (
     Injection("latency", 20, nullcontext, partial(standing_still, 0.5), "bound.p99"),
-    Injection("throughput", 30, partial(cpu, 0.20), partial(cpu, 0.18), "rate.bound"),
+    Injection("throughput", 40, partial(cpu, 0.10), partial(cpu, 0.09), "rate.bound"),
 )
 
 
