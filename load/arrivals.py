@@ -66,10 +66,10 @@ def share(number: int, worker: int, workers: int) -> int:
 
 
 def schedule(orders: Orders, *, started_at: float, worker: int = 0, workers: int = 1) -> Iterator[Arrival]:
-    """This worker's arrivals of an open-loop run, in order of their due times.
+    """This worker's arrivals, in order of their due times.
 
     Args:
-        orders: what to generate; `concurrency` is ignored, see `Deck` for a closed loop.
+        orders: what to generate.
         started_at: the moment that counts as 0, on the clock of `time.time()`; the same for all workers.
         worker: this worker's index, from 0.
         workers: how many there are.
@@ -113,10 +113,6 @@ class Deck:
             namespace=next(self._namespaces[kind.name]),
             kind=kind,
         )
-
-    def draw(self, due: float) -> Arrival:
-        """The next pod of a closed loop: whoever finds room asks for it."""
-        return self.arrival(self.draw_kind(), due)
 
 
 def worker_namespaces(namespaces: Sequence[str], worker: int, workers: int) -> list[str]:

@@ -7,14 +7,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from load import arrivals
-from load.arrivals import Arrival, Deck
+from load.arrivals import Arrival
 from load.histogram import LatencyHistogram
 from load.ledger import INCOMPLETE
 from load.model import Cause, Lateness, Orders, Timeline, WorkerReport
 
 
 def lost_report(
-    orders: Orders, *, index: int, count: int, started_at: float, until: float, seen: int, reason: str
+    orders: Orders, *, index: int, count: int, started_at: float, until: float, reason: str
 ) -> WorkerReport:
     """Every pod of a worker that left no report, as lost with it.
 
@@ -26,10 +26,9 @@ def lost_report(
         count: of all workers.
         started_at: of the run.
         until: seconds from the start within which arrivals count: the whole schedule, or to an interruption.
-        seen: pods that its last snapshot said had come due; of a closed loop nobody knows of more.
         reason: why it is lost.
     """
-    due = list(_due(orders, index, count, started_at, until, seen))
+    due = list(_due(orders, index, count, started_at, until))
     return WorkerReport(
         workers=0,
         intended=len(due),
@@ -51,12 +50,7 @@ def lost_report(
     )
 
 
-def _due(
-    orders: Orders, index: int, count: int, started_at: float, until: float, seen: int
-) -> Iterator[Arrival]:
-    if orders.concurrency is not None:
-        deck = Deck(orders, worker=index, workers=count)
-        return (deck.draw(started_at) for _ in range(seen))
+def _due(orders: Orders, index: int, count: int, started_at: float, until: float) -> Iterator[Arrival]:
     schedule = arrivals.schedule(orders, started_at=started_at, worker=index, workers=count)
     return itertools.takewhile(lambda arrival: arrival.due <= started_at + until, schedule)
 

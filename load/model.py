@@ -175,8 +175,6 @@ class Orders(_Model):
     arrivals: Arrivals = Arrivals.POISSON
     segments: list[Segment] = []
     bursts: list[Burst] = []
-    concurrency: int | None = None
-    """Closed loop instead: keep so many pods in flight, for `seconds` of the segments; labelled so."""
     max_in_flight: int = pydantic.Field(default=64, gt=0)
     """Requests, per worker. An arrival that finds none free is dropped and counted."""
     conduct: Conduct = Conduct.COUNT

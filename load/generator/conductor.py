@@ -246,7 +246,6 @@ class Conductor:
             count=len(self._roster.members),
             started_at=self._started_at,
             until=until,
-            seen=self._outcome.seen(member.client),
             reason=reason,
         )
         self._outcome.lost(member.client, reason, left)

@@ -26,8 +26,6 @@ def read_orders(path: Path) -> Orders:
         raise UsageError(f"{path}: {key}: {first['msg']}") from error
     if not orders.segments and not orders.bursts:
         raise UsageError(f"{path}: segments: expected at least one segment or burst")
-    if orders.concurrency is not None and not orders.segments:
-        raise UsageError(f"{path}: segments: a closed loop lasts as long as they do, and there is none")
     folder = path.resolve().parent
     return orders.model_copy(
         update={

@@ -57,11 +57,6 @@ class Outcome:
         if left is not None:
             self._left.append(left)
 
-    def seen(self, worker: str) -> int:
-        """Pods that a worker's last snapshot said had come due."""
-        snapshot = self._latest.get(worker)
-        return snapshot.intended if snapshot else 0
-
     def reported(self, worker: str, report: WorkerReport) -> None:
         """A worker is done."""
         self._reports[worker] = report

@@ -10,7 +10,7 @@ import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
-from load.arrivals import Arrival, Deck
+from load.arrivals import Arrival
 from load.generator.clock import Clock
 from load.generator.exchange import Answer
 from load.generator.pods import PodRequests
@@ -20,8 +20,6 @@ from load.tracker import Tracker
 
 TRIES = 10
 """A well-behaved client gives up after so many 429s, as client-go does."""
-_REST = 1.0
-"""Seconds that a place in a closed loop stays empty after a refusal: a storm is no answer to that."""
 _LOOK_UP = 0.2
 """Seconds after which a waiting greenlet looks whether it should stop."""
 _WAKE = 0.01
@@ -78,7 +76,6 @@ class Sender:
         self._abandoned = False
         self._free = slots
         self._delete_slots = BoundedSemaphore(slots)
-        self._resting = 0
         self.creating = 0
         """Pods whose create has no last answer yet."""
         self.stopping = Event()
@@ -88,7 +85,7 @@ class Sender:
 
     # Arrivals
 
-    def open_loop(self, arrivals: Iterable[Arrival]) -> None:
+    def send_all(self, arrivals: Iterable[Arrival]) -> None:
         """Send each pod when it is due, until the last one or `stopping`."""
         for number, arrival in enumerate(arrivals):
             while (wait := arrival.due - self._clock()) > 0 and not self.stopping.is_set():
@@ -98,13 +95,6 @@ class Sender:
             self._arrive(arrival)
             if number % 16 == 0:
                 gevent.sleep(0)  # in a burst, what was spawned gets to send meanwhile
-
-    def closed_loop(self, deck: Deck, places: int, until: float) -> None:
-        """Keep so many pods in flight until then, or `stopping`: a pod is due when a place is free."""
-        while self._clock() < until and not self.stopping.is_set():
-            while self._tracker.open_pods() + self.creating + self._resting < places and self._free > 0:
-                self._arrive(deck.draw(self._clock()))
-            self.stopping.wait(0.005)
 
     def abandon(self) -> None:
         """Give up on every answer that is still awaited; who waits for another try takes its last one."""
@@ -140,12 +130,6 @@ class Sender:
         finally:
             self._free += 1
             self.creating -= 1
-        if not 200 <= answer.status < 300:
-            self._resting += 1
-            gevent.spawn_later(_REST, self._rested)
-
-    def _rested(self) -> None:
-        self._resting -= 1
 
     def _stopped_while_waiting(self, answer: Answer) -> bool:
         """Wait as long as the answer says, without a slot; whether tries have come to an end meanwhile."""

@@ -189,14 +189,9 @@ class Worker:
     def _send_all(self, sender: Sender, started_at: float) -> None:
         orders, place = self._orders, self._place
         try:
-            if orders.concurrency is None:
-                sender.open_loop(
-                    arrivals.schedule(orders, started_at=started_at, worker=place.index, workers=place.count)
-                )
-            else:
-                deck = arrivals.Deck(orders, worker=place.index, workers=place.count)
-                places = arrivals.share(orders.concurrency, place.index, place.count)
-                sender.closed_loop(deck, places, started_at + arrivals.duration(orders))
+            sender.send_all(
+                arrivals.schedule(orders, started_at=started_at, worker=place.index, workers=place.count)
+            )
         except Exception as error:
             _log.exception("arrivals ended by an error")
             self.distrust(f"arrivals ended by an error: {type(error).__name__}: {error}")

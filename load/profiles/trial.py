@@ -58,13 +58,9 @@ class Trial:
         per_pod = sum(self.share(shape) * shape.devices_per_pod for shape in self.pods)
         return self.rate * (self.hold + SETTLE_SECONDS) * per_pod
 
-    def again(
-        self, name: str, *, rate: float | None = None, phases: tuple[tuple[str, float], ...] | None = None
-    ) -> Trial:
-        """The same under another name, perhaps at another rate, or with other phases and another length."""
+    def again(self, name: str, *, phases: tuple[tuple[str, float], ...] | None = None) -> Trial:
+        """The same under another name, perhaps with other phases and another length."""
         changed = dataclasses.replace(self, name=name)
-        if rate is not None:
-            changed = dataclasses.replace(changed, rate=rate)
         if phases is not None:
             length = sum(seconds for _, seconds in phases)
             changed = dataclasses.replace(changed, phases=phases, seconds=length)

@@ -192,16 +192,6 @@ def test_things_dealt_out_are_all_dealt_out() -> None:
     assert [arrivals.share(7, worker, 3) for worker in range(3)] == [3, 2, 2]
 
 
-def test_a_closed_loop_draws_from_the_same_deck() -> None:
-    deck = arrivals.Deck(orders(kind("a"), kind("b")))
-
-    drawn = [deck.draw(float(number)) for number in range(50)]
-
-    assert [each.due for each in drawn] == [float(number) for number in range(50)]
-    assert len({each.name for each in drawn}) == 50
-    assert {each.kind.name for each in drawn} == {"a", "b"}
-
-
 @pytest.mark.parametrize("run_id", ["r1", "2026-01-02T03:04:05Z_template_churn/size M", "x" * 200, "---"])
 def test_names_are_short_and_valid_and_differ_where_runs_do(run_id: str) -> None:
     kinds = [kind("Implicit Class_1"), kind("implicit-class.1"), kind("k" * 99)]

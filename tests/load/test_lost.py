@@ -14,9 +14,9 @@ def ten_a_second(**more: object) -> Orders:
     return orders(arrivals=Arrivals.FIXED, segments=[Segment(seconds=2, start=10, end=10)], **more)
 
 
-def lost(ordered: Orders, *, index: int = 1, until: float = 2.0, seen: int = 0) -> WorkerReport:
+def lost(ordered: Orders, *, index: int = 1, until: float = 2.0) -> WorkerReport:
     return lost_report(
-        ordered, index=index, count=2, started_at=100.0, until=until, seen=seen, reason="worker b was lost"
+        ordered, index=index, count=2, started_at=100.0, until=until, reason="worker b was lost"
     )
 
 
@@ -52,12 +52,6 @@ def test_what_was_due_after_an_interruption_is_not_intended() -> None:
 
 def test_bursts_are_in_it() -> None:
     assert lost(orders(bursts=[Burst(at=1, pods=7)])).intended == 3
-
-
-def test_of_a_closed_loop_only_what_it_said_is_known() -> None:
-    report = lost(ten_a_second(concurrency=4), seen=6)
-
-    assert report.causes == {Cause.LOST_WITH_WORKER: 6}
 
 
 def test_without_arrivals_there_is_no_cause() -> None:

@@ -308,16 +308,16 @@ def test_a_limit_is_not_kept_by_a_value_that_may_be_more() -> None:
 def test_the_shape_of_a_trial(written: Callable[..., Path]) -> None:
     trial = make_plan(read_profile(written()), request("mine.yaml")).main
 
-    phased = trial.again("phased", rate=4, phases=(("a", 3.0), ("b", 5.0)))
+    phased = trial.again("phased", phases=(("a", 3.0), ("b", 5.0)))
 
     assert [(s.seconds, s.measured, s.phase, s.start) for s in trial.segments()] == [
         (15, False, "", 10),
         (20, True, "", 10),
     ]
     assert [(s.seconds, s.measured, s.phase, s.start) for s in phased.segments()] == [
-        (15, False, "", 4),
-        (3, True, "a", 4),
-        (5, True, "b", 4),
+        (15, False, "", 10),
+        (3, True, "a", 10),
+        (5, True, "b", 10),
     ]
     assert (phased.name, phased.length) == ("phased", 23)
 

@@ -8,7 +8,7 @@ from tests.load.world import orders
 
 def test_moments_move_and_durations_stay() -> None:
     life = Timeline(pod="ns/p", kind="gpu", due=5.0, sent=5.5, cause=Cause.COMPLETED, stages={})
-    empty = lost_report(orders(), index=0, count=1, started_at=1.0, until=0.0, seen=0, reason="")
+    empty = lost_report(orders(), index=0, count=1, started_at=1.0, until=0.0, reason="")
     report = empty.model_copy(
         update={
             "seconds": 30.0,

@@ -34,10 +34,6 @@ def test_kubeconfigs_lie_beside_the_orders(tmp_path: Path) -> None:
         ({"kinds": []}, "kinds: List should have at least 1 item"),
         ({"segments": [{"seconds": 0, "start": 1, "end": 1}]}, "segments.0.seconds: Input should be greater"),
         ({"segments": []}, "segments: expected at least one segment or burst"),
-        (
-            {"segments": [], "bursts": [{"at": 0, "pods": 1}], "concurrency": 3},
-            "segments: a closed loop lasts as long as they do",
-        ),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, changed: dict[str, Any], message: str) -> None:

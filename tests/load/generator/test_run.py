@@ -242,17 +242,6 @@ def test_two_processes_share_one_schedule(tmp_path: Path) -> None:
     assert run.progress()[-1].intended == 40
 
 
-def test_a_closed_loop_keeps_its_places_filled(tmp_path: Path) -> None:
-    with serving() as server:
-        run = start(tmp_path, orders(tmp_path, url(server), concurrency=5, hold_seconds=0.0))
-        assert run.wait() == 0
-        report = run.report()
-
-    assert report.intended > 10, "twice what fits in at a time, however slow the machine"
-    assert counts(report) == {"completed": report.intended}
-    assert max(snapshot.in_flight for snapshot in run.progress()) <= 5
-
-
 def test_pods_that_never_get_a_claim_are_in_the_result(tmp_path: Path) -> None:
     with serving() as server:
         server.schedules = False
