@@ -138,7 +138,9 @@ def content(plan: Plan) -> str:
     What is asked of the numbers is left out, so is what comes after the main trial.
     """
     profile, main = plan.profile, plan.main
+    stages = [stage.model_dump(mode="json") for stage in main.stages]
     said = {
+        **({"stages": stages} if stages else {}),
         "pods": [shape.model_dump(mode="json") for shape in main.pods],
         "bursts": [burst.model_dump(mode="json") for burst in main.bursts],
         "scenario": plan.scenario.model_dump(mode="json", exclude={"length"}),

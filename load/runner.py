@@ -323,8 +323,7 @@ class LoadRunner:
         trials = TrialRunner(site, scenario)
         done: list[Done] = []
         while (trial := scenario.next_trial(done)) is not None:
-            rate = f"{trial.rate:g} pods/s for {trial.length:g} s" if trial.rate else "a burst"
-            self._say(f"trial {trial.name}: {rate}")
+            self._say(f"trial {trial.name}: {trial.says()}")
             finished = trials.run(trial)
             done.append(finished.done)
             self._progress.finished.append(finished)

@@ -121,7 +121,7 @@ class TrialRunner:
             generator.snapshots,
             books,
             usage.host(site.sampler.samples, report.started_at, report.last_arrival_at),
-            settings=findings.settings,
+            settings={**trial.settings, **findings.settings},
             figures=findings.figures,
             notes=[*site.notes, *map(str, storage.outages), *findings.notes],
             faults=findings.faults,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pydantic
 
@@ -127,6 +129,7 @@ def make_plan(profile: Profile, request: LoadRequest) -> Plan:
     )
     _require_arms(plan)
     for trial in (plan.main, *plan.further):
+        _require_one_rate(plan, trial)
         require_devices(plan, trial)
     plan.scenario.check(plan)
     return plan
@@ -139,6 +142,7 @@ def _main(profile: Profile, sizing: Sizing) -> Trial:
         rate=sizing.rate,
         warm_up=sizing.warm_up,
         seconds=sizing.seconds,
+        stages=tuple(sizing.stages),
         hold=sizing.hold,
         drain=sizing.drain,
         bursts=tuple(sizing.bursts),
@@ -154,6 +158,7 @@ def _further(profile: Profile, sizing: Sizing) -> tuple[Trial, ...]:
             rate=each.rate,
             warm_up=each.warm_up,
             seconds=each.seconds,
+            stages=tuple(each.stages),
             hold=each.hold,
             drain=each.drain,
         )
@@ -171,7 +176,7 @@ def require_devices(plan: Plan, trial: Trial) -> None:
         return
     if not plan.sizing.simulated_nodes:
         raise UsageError(f"{plan.source}: simulated_nodes: expected at least 1, its pods run on them")
-    key = "rate" if trial.name == MAIN else f"trials.{trial.name}.rate"
+    key = _key(trial, "rate")
     most = max(trial.pods, key=lambda shape: shape.devices_per_pod)
     pods = math.ceil(trial.rate * (trial.hold + SETTLE_SECONDS) * trial.share(most))
     if most.devices_per_pod > 1 and pods > plan.room(most.devices_per_pod):
@@ -191,6 +196,19 @@ def require_devices(plan: Plan, trial: Trial) -> None:
         )
 
 
+def _require_one_rate(plan: Plan, trial: Trial) -> None:
+    if trial.stages and plan.scenario.one_rate:
+        raise UsageError(
+            f"{plan.source}: sizes.{plan.size}.{_key(trial, 'stages')}: the scenario {plan.scenario.kind} "
+            "takes a trial to have one rate all the time"
+        )
+
+
+def _key(trial: Trial, key: str) -> str:
+    """A key of a trial, from its size's on."""
+    return key if trial.name == MAIN else f"trials.{trial.name}.{key}"
+
+
 def _with_own_amounts(sizing: Sizing, request: LoadRequest) -> Sizing:
     amounts = sizing.model_dump()
     for key in ("nodes", "simulated_nodes"):
@@ -201,22 +219,33 @@ def _with_own_amounts(sizing: Sizing, request: LoadRequest) -> Sizing:
             raise UsageError("--rate: the profile has bursts only, and no rate to change")
         if not 0 < request.rate < math.inf:
             raise UsageError(f"--rate {request.rate:g}: expected more than 0")
+        factor = request.rate / sizing.rate
+        for each in (amounts, *amounts["trials"]):
+            _scale(each, ("rate", "start"), factor)
         amounts["rate"] = request.rate
-        for part, key in (("trials", "rate"), ("bursts", "pods")):
-            for each in amounts[part]:
-                scaled = each[key] * request.rate / sizing.rate
-                each[key] = max(1, round(scaled)) if part == "bursts" else scaled
+        for burst in amounts["bursts"]:
+            burst["pods"] = max(1, round(burst["pods"] * factor))
     if request.seconds is not None:
         factor = request.seconds / sizing.seconds
+        _scale(amounts, ("seconds",), factor)
         amounts["seconds"] = request.seconds
         amounts["warm_up"] = _shortened(sizing.warm_up, factor, _SHORTEST_WARM_UP)
         for trial in amounts["trials"]:
-            trial["seconds"] = _shortened(trial["seconds"], factor, _SHORTEST_TRIAL)
+            shortened = _shortened(trial["seconds"], factor, _SHORTEST_TRIAL)
+            _scale(trial, ("seconds",), shortened / trial["seconds"])
     try:
         return Sizing.model_validate(amounts)
     except pydantic.ValidationError as error:
         key, _, expected = first_error(error).partition(": ")
         raise UsageError(f"--{key.replace('_', '-')}: {expected}") from error
+
+
+def _scale(load: dict[str, Any], keys: Iterable[str], factor: float) -> None:
+    """Multiply amounts of a trial, and of each of its stages."""
+    for part in (load, *load["stages"]):
+        for key in keys:
+            if part.get(key) is not None:
+                part[key] *= factor
 
 
 def _shortened(seconds: float, factor: float, least: float) -> float:

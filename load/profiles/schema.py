@@ -6,6 +6,7 @@ Durations are seconds, rates pods per second. A key that is not here is an error
 from __future__ import annotations
 
 import enum
+import math
 from typing import Annotated, Any, Self
 
 import pydantic
@@ -16,6 +17,9 @@ from load.request import LimitSet, Size
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 MAX_RATE = 5_000.0
 """Pods/s: more than any control plane takes, and than one generator process sends."""
+
+WINDOWS = ("measured", "warm-up")
+"""Those that every trial has."""
 
 Name = Annotated[str, pydantic.Field(pattern=DNS_LABEL, max_length=30)]
 Rate = Annotated[float, pydantic.Field(gt=0, le=MAX_RATE, allow_inf_nan=False)]
@@ -152,30 +156,78 @@ class Criterion(_Strict):
         return value >= self.known_until
 
 
-class TrialSpec(_Strict):
+class RateStage(_Strict):
+    """A part of the measured time: a step at one rate, or a ramp to it in a straight line."""
+
+    seconds: Seconds
+    rate: float = pydantic.Field(ge=0, le=MAX_RATE, allow_inf_nan=False)
+    """Pods/s; of a ramp, at its end."""
+    start: float | None = pydantic.Field(default=None, ge=0, le=MAX_RATE, allow_inf_nan=False)
+    """Pods/s at the beginning of a ramp; a step where it's left out."""
+    name: str = pydantic.Field(default="", pattern=rf"{DNS_LABEL}|^$", max_length=30)
+    """Of a window of its own, for criteria; stages of one name share it."""
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def _not_one_that_is_there(cls, name: str) -> str:
+        if name in WINDOWS:
+            raise ValueError(f"expected another name than those of the windows {' and '.join(WINDOWS)}")
+        return name
+
+    @property
+    def begins(self) -> float:
+        """Pods/s at its beginning."""
+        return self.rate if self.start is None else self.start
+
+    def says(self) -> str:
+        """The stage in words."""
+        rates = f"at {self.rate:g}" if self.start is None else f"from {self.start:g} to {self.rate:g}"
+        return f"{self.seconds:g} s {rates} pods/s"
+
+
+class _Load(_Strict):
+    """Pods at some rate, for some time."""
+
+    rate: Rate
+    """Offered pods/s; with stages, the highest of them."""
+    seconds: Seconds
+    """The measured part; with stages, all of them together."""
+    stages: list[RateStage] = []
+    """What the rate is in the course of the measured part; the same all the time where empty."""
+
+    @pydantic.model_validator(mode="after")
+    def _stages_agree(self) -> Self:
+        if not self.stages:
+            return self
+        highest = max(max(stage.begins, stage.rate) for stage in self.stages)
+        if not math.isclose(self.rate, highest):
+            raise ValueError(f"rate: expected {highest:g}, the highest of its stages, not {self.rate:g}")
+        length = sum(stage.seconds for stage in self.stages)
+        if not math.isclose(self.seconds, length):
+            raise ValueError(f"seconds: expected {length:g}, the length of its stages, not {self.seconds:g}")
+        return self
+
+
+class TrialSpec(_Load):
     """A further, shorter trial after the main one, on the same cluster."""
 
     name: Name
     pods: list[Name] = pydantic.Field(min_length=1)
     """Names of pod shapes."""
-    rate: Rate
     warm_up: Pause = 2.0
-    seconds: Seconds
     hold: Pause = 2.0
     drain: Seconds = 30.0
 
 
-class Sizing(_Strict):
+class Sizing(_Load):
     """A profile's amounts for one size of machine."""
 
     simulated_nodes: int = pydantic.Field(ge=0, le=10_000)
     nodes: int = pydantic.Field(default=1, ge=1, le=16)
     """Real nodes."""
     rate: float = pydantic.Field(ge=0, le=MAX_RATE, allow_inf_nan=False)
-    """Offered pods/s; 0 where there are only bursts."""
+    """0 where there are only bursts."""
     warm_up: Pause = 15.0
-    seconds: Seconds
-    """The measured part."""
     hold: Pause = 2.0
     """From a pod's last stage to its deletion."""
     prefill: float = pydantic.Field(default=0.0, ge=0, le=0.99, allow_inf_nan=False)

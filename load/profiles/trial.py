@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from load.model import Burst, Segment, Stage
-from load.profiles.schema import PodShape
+from load.profiles.schema import PodShape, RateStage
 
 SETTLE_SECONDS = 0.5
 """What a pod holds its devices for besides `hold`, at the least: to be bound, and to be deleted."""
@@ -15,18 +15,20 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Trial:
-    """Pods of some shapes at one rate."""
+    """Pods of some shapes, at one rate or in stages."""
 
     name: str
     pods: tuple[PodShape, ...]
     rate: float
-    """Pods/s."""
+    """Pods/s; with stages, the highest."""
     warm_up: float
     """Seconds before the measured part."""
     seconds: float
     """The measured part."""
     hold: float
     drain: float
+    stages: tuple[RateStage, ...] = ()
+    """Of the measured time, together `seconds`; none where it has one rate, or phases."""
     bursts: tuple[Burst, ...] = ()
     phases: tuple[tuple[str, float], ...] = ()
     """Parts of the measured time with windows of their own, each so many seconds; together `seconds`."""
@@ -36,13 +38,30 @@ class Trial:
     """It may take all that the machine has; see `TrialResult.saturates`."""
 
     def segments(self) -> list[Segment]:
-        """The shape as the generator takes it."""
+        """The shape as the generator takes it; the warm-up is at the rate that the rest begins with."""
         parts = []
         if self.warm_up:
-            parts.append(Segment(seconds=self.warm_up, start=self.rate, end=self.rate, measured=False))
+            first = self.stages[0].begins if self.stages else self.rate
+            parts.append(Segment(seconds=self.warm_up, start=first, end=first, measured=False))
+        if self.stages:
+            return parts + [
+                Segment(seconds=stage.seconds, start=stage.begins, end=stage.rate, phase=stage.name)
+                for stage in self.stages
+            ]
         for phase, seconds in self.phases or (("", self.seconds),):
             parts.append(Segment(seconds=seconds, start=self.rate, end=self.rate, phase=phase))
         return parts
+
+    def says(self) -> str:
+        """The arrivals in words."""
+        if self.stages:
+            return ", ".join(stage.says() for stage in self.stages)
+        return f"{self.rate:g} pods/s for {self.length:g} s" if self.rate else "a burst"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What its report says of it besides the rates that came of it."""
+        return {"stages": self.says()} if self.stages else {}
 
     @property
     def length(self) -> float:
@@ -54,7 +73,7 @@ class Trial:
         return shape.weight / sum(each.weight for each in self.pods)
 
     def devices_in_use(self) -> float:
-        """How many devices the pods hold at a time on average, at the least."""
+        """How many devices the pods hold at a time on average, at the least, and at the highest rate."""
         per_pod = sum(self.share(shape) * shape.devices_per_pod for shape in self.pods)
         return self.rate * (self.hold + SETTLE_SECONDS) * per_pod
 

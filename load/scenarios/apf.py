@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pydantic
 
@@ -61,6 +61,8 @@ class Setting:
 
 class ApfSweep(ScenarioSpec):
     """Shares x response x victim, some with a LIST aggressor in the victim's level."""
+
+    one_rate: ClassVar[bool] = True
 
     kind: Literal["apf-sweep"]
     victims: list[Victim] = pydantic.Field(min_length=1)

@@ -31,6 +31,8 @@ class ScenarioSpec(pydantic.BaseModel):
     """Whether some nodes serve extended resources without a claim."""
     taints: ClassVar[bool] = False
     """Whether devices get taints, which the pods that fill the nodes have to bear."""
+    one_rate: ClassVar[bool] = False
+    """Whether it divides or compares trials by their one rate, so that their load can't have stages."""
 
     kind: str
     length: float = pydantic.Field(default=1.0, gt=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pydantic
 
@@ -39,6 +39,8 @@ _QUOTA = "quota"
 
 class QuotaRaise(ScenarioSpec):
     """Namespaces whose quota is used up to a share; `raised` gets more in the middle of the run."""
+
+    one_rate: ClassVar[bool] = True
 
     kind: Literal["quota-raise"]
     used: dict[str, float]

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pydantic
 
@@ -40,6 +40,8 @@ _LATE = 0.8
 
 class SliceStorm(ScenarioSpec):
     """Updates of slices, of the run's own pools."""
+
+    one_rate: ClassVar[bool] = True
 
     kind: Literal["slice-storm"]
     rate: float = pydantic.Field(gt=0, le=2000)

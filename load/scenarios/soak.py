@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import psutil
 import pydantic
@@ -38,6 +38,8 @@ _SHORTEST = 600.0
 
 class Soak(ScenarioSpec):
     """Restarts of components at intervals, and what grows meanwhile."""
+
+    one_rate: ClassVar[bool] = True
 
     kind: Literal["soak"]
     restart_every: float = pydantic.Field(gt=0)

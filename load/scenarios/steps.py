@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pydantic
 
@@ -27,6 +27,8 @@ _SHORT_OF = 0.9
 
 class StepSearch(ScenarioSpec):
     """The highest rate at which the p99 from due to bound stays within a limit."""
+
+    one_rate: ClassVar[bool] = True
 
     kind: Literal["step-search"]
     first: float = pydantic.Field(default=5.0, gt=0)

@@ -88,6 +88,21 @@ def test_what_is_sent_is_in_the_fingerprint_and_its_description_is_not(
     assert one | {"content": ""} == other | {"content": ""}
 
 
+@pytest.mark.parametrize(
+    ("first", "same"), [({"rate": 10}, True), ({"rate": 11}, False), ({"rate": 10, "start": 0}, False)]
+)
+def test_stages_are_in_the_fingerprint(tmp_path: Path, first: dict[str, Any], same: bool) -> None:
+    def of(stages: list[dict[str, Any]]) -> dict[str, Any]:
+        size = {"simulated_nodes": 100, "rate": 70, "seconds": 20, "stages": stages}
+        return shape(planned(tmp_path, sizes={"S": size, "M": size}), 1)
+
+    last = {"seconds": 12, "rate": 70}
+    one, other = of([{"seconds": 8, "rate": 10}, last]), of([{"seconds": 8} | first, last])
+
+    assert (one == other) is same
+    assert one | {"content": ""} == other | {"content": ""}
+
+
 def test_the_event_of_a_result_carries_its_figures() -> None:
     result = RequirementResult(
         requirement="TNT-16", result=Result.PASS, figures={"p99": Figure(value=0.25, unit="s")}

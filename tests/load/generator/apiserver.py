@@ -11,6 +11,7 @@ import itertools
 import json
 import ssl
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ class ApiServer:
         self.pods: dict[str, Object] = {}
         self.created: list[str] = []
         """Names of all pods ever made."""
+        self.created_at: list[float] = []
+        """When they were, on the clock of `time.time()`."""
         self.authorizations: set[str] = set()
         self.accepted = 0
         """Connections that were ever made."""
@@ -200,6 +203,7 @@ class ApiServer:
         if method == "POST":
             pod["metadata"] |= {"namespace": namespace, "uid": f"uid-{pod['metadata']['name']}"}
             self.created.append(pod["metadata"]["name"])
+            self.created_at.append(time.time())
             self.pods[f"{namespace}/{pod['metadata']['name']}"] = pod
             self._emit("pods", "ADDED", pod)
             if self.schedules:

@@ -9,6 +9,8 @@ import pytest
 
 from load.histogram import LatencyHistogram
 from load.model import Burst, Conduct, PodKind, Segment, Stage
+from load.profiles.schema import RateStage
+from load.profiles.trial import Trial
 from tests.load.generator.apiserver import LEVEL, SENDER_FLOW, ApiServer, Refusal, serving
 from tests.load.generator.running import ALL_COMPLETED, POD, counts, orders, requests, start
 
@@ -223,6 +225,26 @@ def test_a_signal_ends_the_load_and_leaves_the_report(tmp_path: Path, number: si
     assert number.name in report.faults[0]
     assert 20 <= report.intended < 2000
     assert counts(report) == {"completed": report.intended}
+
+
+def test_a_ramp_sends_as_its_rate_says(tmp_path: Path) -> None:
+    """From 0 to 40 pods/s in 3 s: 40/6 t^2 pods are due by t, a quarter of the 60 in half the time."""
+    with serving() as server:
+        stage = RateStage(seconds=3, start=0, rate=40)
+        trial = Trial("main", (), rate=40, warm_up=0, seconds=3, hold=0.1, drain=10, stages=(stage,))
+        run = start(tmp_path, orders(tmp_path, url(server), segments=trial.segments()))
+        assert run.wait() == 0
+        report = run.report()
+        sent = [at - report.started_at for at in server.created_at]
+
+    assert report.faults == []
+    assert counts(report) == {"completed": 60}
+    late = [at - (6 * n / 40) ** 0.5 for n, at in enumerate(sorted(sent), start=1)]
+    assert min(late) > -0.02, "nothing is sent before it is due"
+    assert max(late) < 2, "nor much later, even on a busy machine"
+    rates = [each.offered_rate for each in run.progress() if each.elapsed < 3]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[-1] <= 40
 
 
 def test_two_processes_share_one_schedule(tmp_path: Path) -> None:
