@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pydantic
 
+from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER
 from load.model import Cause, Conduct, WorkerReport
 
 CREATE = "create"
@@ -149,6 +150,14 @@ class ServerBooks(_Model):
     """What could not be read or counted, and why: a counter that began again, an endpoint not served."""
     unread: list[str] = []
     """Components of somebody else's cluster whose metrics are out of reach; what they counted isn't known."""
+    api_servers: int = 1
+    """With several, what kube-apiserver counted isn't known: each counts its own answers only."""
+
+    def rejected(self) -> int | None:
+        """Requests that priority and fairness rejected, of anybody; None where that isn't known."""
+        if APISERVER in self.unread:
+            return None
+        return sum(sum(each.rejected.values()) for each in self.apf_flows)
 
 
 class BookLine(_Model):
@@ -174,10 +183,12 @@ def balance(report: WorkerReport, server: ServerBooks | None, conduct: Conduct) 
     kinds = sum(sum(causes.values()) for causes in report.causes_by_kind.values())
     creates = next((each.by_code for each in report.requests if each.verb == CREATE), {})
     refused = sum(each.by_code.get("429", 0) for each in report.requests)
+    counts = server is None or APISERVER not in server.unread
+    metric = "apiserver_flowcontrol_rejected_requests_total"
     lines = [
         _line("pods that came due", report.intended, ledger, "the ledger"),
         _line("pods of all kinds", ledger, kinds, "the ledger by kind"),
-        _line("answers 429", refused, _rejected(server), "apiserver_flowcontrol_rejected_requests_total"),
+        _line("answers 429", refused, _rejected(server), metric, binding=counts),
     ]
     if conduct is Conduct.COUNT:
         unseen = (Cause.DROPPED_BY_GENERATOR, Cause.LOST_WITH_WORKER)
@@ -190,7 +201,7 @@ def balance(report: WorkerReport, server: ServerBooks | None, conduct: Conduct) 
     if server is not None:
         # Of two components; without one of them the sum says nothing.
         counted = sum(each.get("success", 0) for each in server.claim_creates.values())
-        created = None if server.unread else counted
+        created = None if {CONTROLLER_MANAGER, SCHEDULER} & set(server.unread) else counted
         evicted = report.causes.get(Cause.EVICTED, 0)
         lines.append(
             _line("claims", report.claims_seen, created, "resourceclaim_creates_total", binding=False)

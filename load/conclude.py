@@ -82,15 +82,21 @@ def conclude(
         trials=trials,
         figures=progress.conclusion.figures,
         requirements=trusted(requirements, judgement),
-        notes=[*progress.conclusion.notes, *_unknown(trials)],
+        notes=[*progress.conclusion.notes, *unknown(trials)],
     )
 
 
-def _unknown(trials: Sequence[TrialResult]) -> list[str]:
-    unread = sorted({name for trial in trials if trial.server for name in trial.server.unread})
-    if not unread:
-        return []
-    return [f"metrics out of reach, so what they counted is not known: {', '.join(unread)}"]
+def unknown(trials: Sequence[TrialResult]) -> list[str]:
+    """Notes on what nobody could read, and why."""
+    books = [trial.server for trial in trials if trial.server]
+    unread = sorted({name for each in books for name in each.unread})
+    notes = []
+    if unread:
+        notes.append(f"metrics out of reach, so what they counted is not known: {', '.join(unread)}")
+    replicas = max((each.api_servers for each in books), default=1)
+    if replicas > 1:
+        notes.append(f"there are {replicas} API servers, and each counts only what it answered itself")
+    return notes
 
 
 def trusted(found: Sequence[RequirementResult], judgement: Judgement) -> list[RequirementResult]:

@@ -106,7 +106,8 @@ def _of_server(server: ServerBooks, first: str, rest: str) -> Figure | None:
         seen = sum(each.restarts for each in server.components)
         return Figure(value=max(seen, len(server.restarted)))
     if first == "rejected":
-        return Figure(value=sum(sum(each.rejected.values()) for each in server.apf_flows))
+        rejected = server.rejected()
+        return None if rejected is None else Figure(value=rejected)
     if first == "limiter":
         waits = [each.mean for each in server.limiter if each.component == rest]
         return Figure(value=waits[0], unit="s") if waits else None

@@ -14,6 +14,7 @@ from itertools import pairwise
 import urllib3
 
 from clusters import metrics
+from clusters.existing.provider import PROVIDER
 from clusters.interface import Cluster
 from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER, Sample
 from harness.errors import EnvironmentBlocked
@@ -30,6 +31,7 @@ from load.books import (
     ServerBooks,
     Workqueue,
 )
+from load.replicas import api_servers
 
 CREATES = (
     "dynamic_resource_allocation_resourceclaim_creates_total",  # from 1.37 on, of both components
@@ -84,7 +86,9 @@ class Reading:
     faults: Sequence[str] = ()
     """Which components could not be read, and why."""
     unread: Sequence[str] = ()
-    """Components of somebody else's cluster that serve their metrics where the harness can't go."""
+    """Components of somebody else's cluster that serve their metrics where the harness can't go, and an API
+    server of several: nobody knows which one answers."""
+    api_servers: int = 1
 
 
 def read(cluster: Cluster, kube: KubeClient) -> Reading:
@@ -98,13 +102,17 @@ def read(cluster: Cluster, kube: KubeClient) -> Reading:
     samples = {}
     faults = []
     unread = []
+    replicas = (api_servers(kube) or 1) if cluster.provider == PROVIDER else 1
     kubelets = [f"kubelet/{node.name}" for node in cluster.nodes]
     for component in (*_PREFIXES, *kubelets):
+        if component == APISERVER and replicas > 1:
+            unread.append(component)
+            continue
         prefixes = _PREFIXES.get(component, (*_PROCESS, _PREPARE))
         try:
             samples[component] = metrics.read(cluster, kube, component, prefixes=prefixes)
         except (EnvironmentBlocked, ApiError, OSError, urllib3.exceptions.HTTPError) as error:
-            if isinstance(error, EnvironmentBlocked) and cluster.provider == "existing":
+            if isinstance(error, EnvironmentBlocked) and cluster.provider == PROVIDER:
                 unread.append(component)
                 continue
             faults.append(f"{component}: its metrics can't be read: {error}")
@@ -113,7 +121,7 @@ def read(cluster: Cluster, kube: KubeClient) -> Reading:
     except (ApiError, OSError, urllib3.exceptions.HTTPError) as error:
         objects = {}
         faults.append(f"stored objects can't be counted: {error}")
-    return Reading(at, samples, objects, faults, unread)
+    return Reading(at, samples, objects, faults, unread, replicas)
 
 
 def books(
@@ -134,20 +142,22 @@ def books(
         components: what the processes used (`load.usage`); without it, what their own metrics say.
         backlog: the most that waited meanwhile.
     """
-    counted = {name: deltas(readings, name) for name in readings[-1].samples}
     last = readings[-1]
-    began_again = {name for name in last.samples if _restarts(readings, name)}
+    unread = {component for reading in readings for component in reading.unread}
+    at_last = {name: samples for name, samples in last.samples.items() if name not in unread}
+    counted = {name: deltas(readings, name) for name in at_last}
+    began_again = {name for name in at_last if _restarts(readings, name)}
     faults = list(dict.fromkeys(fault for reading in readings for fault in reading.faults))
     if APISERVER in began_again:
         faults.append(f"{APISERVER} began again, and its counters with it")
     apiserver, manager, scheduler = (
         counted.get(name, []) for name in (APISERVER, CONTROLLER_MANAGER, SCHEDULER)
     )
-    managers_last = last.samples.get(CONTROLLER_MANAGER, ())
+    managers_last = at_last.get(CONTROLLER_MANAGER, ())
     clients = {name: counted[name] for name in _CLIENTS if name in counted}
     return ServerBooks(
         apf_flows=_flows(apiserver),
-        apf_levels=_levels(last.samples.get(APISERVER, ()), backlog),
+        apf_levels=_levels(at_last.get(APISERVER, ()), backlog),
         sender_flow_schema=sender_flow_schema,
         limiter=[_limiter(name, samples) for name, samples in clients.items()],
         client_429={name: _count(samples, _REQUESTS, code="429") for name, samples in clients.items()},
@@ -158,7 +168,7 @@ def books(
         attempts=_by(scheduler, "scheduler_schedule_attempts_total", "result"),
         attempts_per_pod=_mean(scheduler, "scheduler_pod_scheduling_attempts"),
         algorithm_p99=upper_edge(scheduler, "scheduler_scheduling_algorithm_duration_seconds", 0.99),
-        pending=_by(last.samples.get(SCHEDULER, ()), "scheduler_pending_pods", "queue"),
+        pending=_by(at_last.get(SCHEDULER, ()), "scheduler_pending_pods", "queue"),
         evictions=_count(manager, f"{_EVICTION}s_total") if manager else None,
         eviction_p99=upper_edge(manager, f"{_EVICTION}_duration_seconds", 0.99),
         prepares=_prepares(counted),
@@ -166,10 +176,11 @@ def books(
         restarted=sorted(began_again - {APISERVER}),
         api=_latencies(apiserver),
         components=list(components) or _processes(readings, counted),
-        etcd_bytes=_etcd_bytes(last.samples.get(APISERVER, ())),
+        etcd_bytes=_etcd_bytes(at_last.get(APISERVER, ())),
         objects=_more(readings[0].objects, last.objects),
         faults=faults,
-        unread=sorted({component for reading in readings for component in reading.unread}),
+        unread=sorted(unread),
+        api_servers=max(reading.api_servers for reading in readings),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pydantic
 
+from clusters.metrics import APISERVER
 from harness.errors import UsageError
 from harness.kube import EVENTS, KubeClient, Resource
 from load.model import Cause, Stage
@@ -275,9 +276,11 @@ class _Sweep(BaseScenario):
     def _note_books(self, done: Done, findings: Findings, schema: str, setting: Setting) -> None:
         server = done.server
         flows = [each for each in server.apf_flows if each.flow_schema == schema] if server else []
-        rejected = sum(sum(each.rejected.values()) for each in flows)
-        findings.figures["rejected"] = figure(rejected)
-        findings.figures["queued"] = figure(sum(each.waited for each in flows))
+        rejected = None
+        if server is None or APISERVER not in server.unread:
+            rejected = sum(sum(each.rejected.values()) for each in flows)
+            findings.figures["rejected"] = figure(rejected)
+            findings.figures["queued"] = figure(sum(each.waited for each in flows))
         findings.figures["unfinished"] = figure(unfinished(done.report))
         refused = done.report.causes.get(Cause.APF_REJECTED, 0)
         findings.figures["generator-429"] = figure(refused)

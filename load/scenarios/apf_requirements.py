@@ -20,6 +20,7 @@ SPECIAL_CLAIM = "create claim for extended resources"
 """In the scheduler's FailedScheduling event: KEP-5004."""
 _TEMPLATE_CLAIM = "FailedResourceClaimCreation"
 _PATIENT = "no client gave up: the server has rejected clients wait longer and longer before each try"
+_NOT_KNOWN = "what the API server rejected isn't known"
 _INVARIANTS = ("duplicate-claim", "leaked-claim", "leaked-finalizer", "double-allocation")
 
 
@@ -59,14 +60,14 @@ class Outcomes:
     def __init__(self) -> None:
         self._found: list[_Outcome] = []
 
-    def arm(self, victim: Victim, done: Done, witness: Witness, rejected: int) -> None:
+    def arm(self, victim: Victim, done: Done, witness: Witness, rejected: int | None) -> None:
         """What one arm says.
 
         Args:
             victim: who was squeezed.
             done: the trial.
             witness: the events of its time.
-            rejected: requests of the victim that the API server rejected.
+            rejected: requests of the victim that the API server rejected; None where that isn't known.
         """
         if victim is Victim.SCHEDULER:
             self._scheduler(done, witness, rejected)
@@ -96,7 +97,7 @@ class Outcomes:
     def _add(self, name: str, result: Result, message: str = "", **figures: float) -> None:
         self._found.append(_Outcome(name, result, message, figures))
 
-    def _scheduler(self, done: Done, witness: Witness, rejected: int) -> None:
+    def _scheduler(self, done: Done, witness: Witness, rejected: int | None) -> None:
         arm = done.trial.name
         lost = [
             f"{each.pod} ({each.cause})"
@@ -112,13 +113,14 @@ class Outcomes:
         self._count(done, rejected)
         self._exactly_one(done, rejected)
 
-    def _count(self, done: Done, rejected: int) -> None:
+    def _count(self, done: Done, rejected: int | None) -> None:
         """The counters of both sides."""
         arm, component = done.trial.name, "kube-scheduler"
         failures, successes = _creates(done, component)
         if not rejected or done.server is None or failures is None or successes is None:
-            said = f"{arm}: {rejected} requests were rejected, {failures} failures counted"
-            self._add("APF-02", Result.SKIPPED, said)
+            counted = f"{rejected} requests were rejected, {failures} failures counted"
+            said = _NOT_KNOWN if rejected is None else counted
+            self._add("APF-02", Result.SKIPPED, f"{arm}: {said}")
             return
         if failures:
             said = f"{arm}: {failures} failures and {successes} successes are counted"
@@ -132,15 +134,16 @@ class Outcomes:
         )
         self._judge("APF-04", refused <= rejected and failures <= refused, said)
 
-    def _exactly_one(self, done: Done, rejected: int) -> None:
+    def _exactly_one(self, done: Done, rejected: int | None) -> None:
         broken = [each for each in done.report.violations if each.invariant in _INVARIANTS]
         if not rejected:
-            self._add("APF-03", Result.SKIPPED, f"{done.trial.name}: nothing was rejected")
+            said = _NOT_KNOWN if rejected is None else "nothing was rejected"
+            self._add("APF-03", Result.SKIPPED, f"{done.trial.name}: {said}")
             return
         first = f": {broken[0].invariant} {broken[0].object}" if broken else ""
         self._judge("APF-03", not broken, f"{done.trial.name}: {len(broken)} broken invariants{first}")
 
-    def _controller(self, done: Done, witness: Witness, rejected: int) -> None:
+    def _controller(self, done: Done, witness: Witness, rejected: int | None) -> None:
         arm = done.trial.name
         queue = (
             [each for each in done.server.workqueues if each.name == "resource_claim"] if done.server else []
@@ -157,13 +160,13 @@ class Outcomes:
         message = f"{arm}: {retries} retries are counted, {missing} pods are without their claim at the end"
         self._judge("APF-05", fine, message)
 
-    def _node(self, done: Done, rejected: int) -> None:
+    def _node(self, done: Done, rejected: int | None) -> None:
         lost = unfinished(done.report)
         arm = done.trial.name
         if not rejected:
-            self._add(
-                "APF-06", Result.SKIPPED, f"{arm}: no request of the kubelet or the driver was rejected"
-            )
+            nothing = "no request of the kubelet or the driver was rejected"
+            said = _NOT_KNOWN if rejected is None else nothing
+            self._add("APF-06", Result.SKIPPED, f"{arm}: {said}")
             return
         self._judge("APF-06", not lost, f"{arm}: {lost} pods did not come to run and go again")
 

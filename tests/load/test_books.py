@@ -118,3 +118,14 @@ def test_what_components_out_of_reach_created_is_not_known() -> None:
 
     assert lines(server=books)["claims"].server is None
     assert lines(server=server_books())["claims"].server is not None
+
+
+def test_what_one_of_several_api_servers_counted_is_shown_as_not_known() -> None:
+    books = server_books().model_copy(update={"unread": ["kube-apiserver"], "apf_flows": []})
+
+    found = lines(server=books)
+
+    assert (found["answers 429"].server, found["answers 429"].binding) == (None, False)
+    assert found["claims"].server is not None, "other components counted these"
+    assert lines(server=server_books())["answers 429"].binding
+    assert lines(server=None)["answers 429"].binding

@@ -11,12 +11,13 @@ import yaml
 import benchmarks
 from clusters.interface import ClusterSpec
 from harness.results import Result
-from load.conclude import check_finished, merged, shape, trusted
+from load.conclude import check_finished, merged, shape, trusted, unknown
 from load.profiles.loader import read_profile
 from load.profiles.plan import Plan, make_plan
 from load.request import LoadRequest
 from load.result import Figure, RequirementResult, Verdict
 from load.verdict import Judgement
+from tests.support.load_results import server_books, trial
 
 PROFILES = Path(benchmarks.__file__).parent / "profiles"
 
@@ -57,6 +58,19 @@ def test_an_invalid_run_says_nothing_of_a_requirement(result: Result) -> None:
     assert told.result is Result.BLOCKED
     assert "the machine was busy" in told.message
     assert f"would be a {result}" in told.message
+
+
+def test_the_report_says_why_an_api_server_is_out_of_reach() -> None:
+    several = trial(server=server_books(unread=["kube-apiserver", "kube-scheduler"], api_servers=3))
+    metrics = "metrics out of reach, so what they counted is not known: "
+
+    assert unknown([several]) == [
+        f"{metrics}kube-apiserver, kube-scheduler",
+        "there are 3 API servers, and each counts only what it answered itself",
+    ]
+    one = trial(server=server_books(unread=["kube-scheduler"]))
+    assert unknown([one]) == [f"{metrics}kube-scheduler"]
+    assert unknown([trial(), trial(server=None)]) == []
 
 
 def planned(tmp_path: Path, **changes: Any) -> Plan:

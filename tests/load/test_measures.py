@@ -105,3 +105,8 @@ def test_the_only_kind_is_all_of_them() -> None:
 
 def test_without_the_servers_their_measures_are_unknown() -> None:
     assert measure([trial(server=None)], {}, "restarts") is None
+
+
+@pytest.mark.parametrize("name", ["rejected", "api.single.p99"])
+def test_what_one_of_several_api_servers_counted_is_unknown(name: str) -> None:
+    assert measure([trial(server=server_books(unread=["kube-apiserver"]))], {}, name) is None

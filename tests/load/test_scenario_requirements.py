@@ -14,13 +14,13 @@ from load.model import Cause, Lateness, Stage, Timeline, Violation, WorkerReport
 from load.node import percentile
 from load.profiles.schema import PodShape, Via
 from load.profiles.trial import Trial
-from load.scenarios import beside, node_trials, taints
+from load.scenarios import apf, beside, node_trials, reference, taints
 from load.scenarios.apf_requirements import Outcomes, Witness
-from load.scenarios.interface import Done
+from load.scenarios.interface import Done, Findings
 from load.scenarios.podresources import Answers
 from load.scenarios.readings import bound_rate, quantile, unfinished
 from load.scenarios.reference import near_full_seconds
-from load.scenarios.squeeze import Victim
+from load.scenarios.squeeze import Response, Victim
 
 TRIAL = Trial("arm", (PodShape(name="a", via=Via.TEMPLATE),), 10, 2, 10, 2, 60)
 
@@ -181,6 +181,29 @@ class TestApf:
 
         assert set(found.values()) == {Result.SKIPPED}
 
+    @pytest.mark.parametrize("victim", [Victim.SCHEDULER, Victim.KUBELET])
+    def test_what_was_rejected_by_one_of_several_api_servers_says_nothing(self, victim: Victim) -> None:
+        outcomes = Outcomes()
+
+        outcomes.arm(victim, done(self.books), Witness(), None)
+
+        assert {each.result for each in outcomes.results()} == {Result.SKIPPED}
+        said = [each.message for each in outcomes.results() if each.requirement != "APF-01"]
+        assert set(said) == {"arm: what the API server rejected isn't known"}
+
+    @pytest.mark.parametrize(("unread", "told"), [([], True), (["kube-apiserver"], False)])
+    def test_an_arm_has_no_figure_of_what_nobody_knows(self, unread: list[str], told: bool) -> None:
+        setting = apf.Setting(Victim.SCHEDULER, Response.REJECT, 1)
+        sweep = apf._Sweep(
+            apf.ApfSweep(kind="apf-sweep", victims=[setting.victim], responses=[setting.response], shares=[1])
+        )
+        findings = Findings()
+
+        sweep._note_books(done(ServerBooks(unread=unread)), findings, "squeezed", setting)
+
+        assert {"rejected", "queued"} & findings.figures.keys() == ({"rejected", "queued"} if told else set())
+        assert "generator-429" in findings.figures
+
     def test_a_second_claim_breaks_the_third(self) -> None:
         twice = Violation(invariant="duplicate-claim", at=0, object="ns/a", message="two")
 
@@ -214,6 +237,23 @@ class TestApf:
         found = {each.requirement: each.result for each in outcomes.results()}
 
         assert found["APF-01"] is Result.PASS
+
+
+class TestReference:
+    @pytest.mark.parametrize(("unread", "result"), [([], Result.PASS), (["kube-apiserver"], Result.BLOCKED)])
+    def test_without_the_api_servers_count_nothing_is_said_of_rejections(
+        self, unread: list[str], result: Result
+    ) -> None:
+        comparing = reference._Comparing(reference.Reference(kind="reference", trial="plugin"))
+        dra, plugin = (
+            replace(done(ServerBooks(unread=unread)), trial=replace(TRIAL, name=name))
+            for name in ("main", "plugin")
+        )
+
+        found = comparing.conclude([dra, plugin])
+
+        assert [(each.requirement, each.result) for each in found.requirements] == [("APF-07", result)]
+        assert found.figures["dra-to-plugin"].value == 1
 
 
 class TestEvictions:

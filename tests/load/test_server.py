@@ -264,10 +264,61 @@ def test_only_somebody_elses_components_may_be_out_of_reach(
         raise EnvironmentBlocked("the cluster doesn't say where")
 
     monkeypatch.setattr("load.server.metrics.read", read)
+    monkeypatch.setattr("load.server.api_servers", lambda _: 1)
     monkeypatch.setattr("load.server.cleanup.counts", lambda _: {})
     found = server.read(paper_cluster(provider=provider, nodes=()), cast("KubeClient", None))
     assert bool(found.unread) is unread
     assert bool(found.faults) is not unread
+
+
+@pytest.mark.parametrize(
+    ("provider", "replicas", "unread"),
+    [
+        ("existing", 3, ["kube-apiserver"]),
+        ("existing", 1, []),
+        ("existing", 0, []),
+        ("existing", None, []),
+        ("local", 3, []),
+    ],
+)
+def test_one_of_several_api_servers_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, provider: str, replicas: int | None, unread: list[str]
+) -> None:
+    monkeypatch.setattr("load.server.metrics.read", lambda *_, **__: [])
+    monkeypatch.setattr("load.server.cleanup.counts", lambda _: {})
+    monkeypatch.setattr("load.server.api_servers", lambda _: replicas)
+
+    found = server.read(paper_cluster(provider=provider, nodes=()), cast("KubeClient", None))
+
+    assert (found.unread, found.faults) == (unread, [])
+    assert ("kube-apiserver" in found.samples) is not bool(unread)
+    assert found.api_servers == (3 if unread else 1)
+
+
+@pytest.mark.parametrize("several", [(True, True), (False, True), (True, False)])
+def test_an_api_server_that_is_one_of_several_at_any_time_has_no_books(several: tuple[bool, bool]) -> None:
+    """It answered as another one each time: no reason to take it for one that began again."""
+    readings = []
+    for at, more in zip((1, 5), several, strict=True):
+        found = reading(at, started=1000 * at)
+        changed = [
+            Sample(s.name, s.labels, at) if s.name == "process_start_time_seconds" else s
+            for s in found.samples["kube-apiserver"]
+        ]
+        there = {**found.samples, "kube-apiserver": changed}
+        part = {name: each for name, each in there.items() if name != "kube-apiserver"}
+        readings.append(
+            Reading(at, part, {}, unread=["kube-apiserver"], api_servers=3)
+            if more
+            else Reading(at, there, {})
+        )
+
+    book = server.books(readings)
+
+    assert (book.faults, book.unread, book.api_servers) == ([], ["kube-apiserver"], 3)
+    assert (book.apf_flows, book.apf_levels, book.api, book.etcd_bytes) == ([], [], [], None)
+    assert book.rejected() is None
+    assert book.attempts
 
 
 def test_what_could_not_be_read_is_said_and_not_counted() -> None:
