@@ -141,6 +141,8 @@ class ServerBooks(_Model):
     restarted: list[str] = []
     """Components but the API server that began again meanwhile: what they had counted since the reading
     before is lost."""
+    planned_restarts: dict[str, int] = {}
+    """By component: those that the scenario made."""
     api: list[ApiLatency] = []
     components: list[Component] = []
     etcd_bytes: int | None = None
@@ -152,6 +154,13 @@ class ServerBooks(_Model):
     """Components of somebody else's cluster whose metrics are out of reach; what they counted isn't known."""
     api_servers: int = 1
     """With several, what kube-apiserver counted isn't known: each counts its own answers only."""
+
+    def unplanned_restarts(self) -> int:
+        """Restarts that the scenario did not make, as far as they were seen."""
+        seen = dict.fromkeys(self.restarted, 1)
+        for each in self.components:
+            seen[each.name] = max(each.restarts, seen.get(each.name, 0))
+        return sum(max(0, count - self.planned_restarts.get(name, 0)) for name, count in seen.items())
 
     def rejected(self) -> int | None:
         """Requests that priority and fairness rejected, of anybody; None where that isn't known."""

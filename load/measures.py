@@ -7,7 +7,7 @@
     unfinished            accepted pods that did not end within the drain limit
     causes.quota-denied   pods that ended so; share.quota-denied: in percent of the intended
     violations            broken invariants; violations.double-allocation: of one kind
-    restarts              components that died or were restarted by someone else
+    restarts              of components, as far as the scenario did not plan them
     api.single.p99        slowest p99 of any verb on single objects; api.list.p99 of lists
     limiter.<component>   mean seconds that a call waited in the component's own rate limiter
     rejected              requests that priority and fairness rejected, of anybody
@@ -103,8 +103,7 @@ def _quantile(row: StageRow | None, name: str) -> Figure | None:
 
 def _of_server(server: ServerBooks, first: str, rest: str) -> Figure | None:
     if first == "restarts":
-        seen = sum(each.restarts for each in server.components)
-        return Figure(value=max(seen, len(server.restarted)))
+        return Figure(value=server.unplanned_restarts())
     if first == "rejected":
         rejected = server.rejected()
         return None if rejected is None else Figure(value=rejected)

@@ -336,6 +336,7 @@ class LoadRunner:
         """Restart a component under the run's limits; what it counted until then is read first."""
         site.readings.append(server.read(site.cluster, site.admin))
         flags = limits.flags(self._plan.limits, component)
+        site.restarted.append(component)
         self._provider.restart(site.cluster.name, component, flags=flags)
         site.readings.append(server.read(site.cluster, site.admin))
 

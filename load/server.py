@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -130,6 +131,7 @@ def books(
     sender_flow_schema: str = "",
     components: Sequence[Component] = (),
     backlog: Backlog = NOTHING_SEEN,
+    planned: Sequence[str] = (),
 ) -> ServerBooks:
     """What was counted from the first reading to the last.
 
@@ -141,6 +143,7 @@ def books(
         sender_flow_schema: name of the generator's FlowSchema.
         components: what the processes used (`load.usage`); without it, what their own metrics say.
         backlog: the most that waited meanwhile.
+        planned: components in the order in which the scenario restarted them.
     """
     last = readings[-1]
     unread = {component for reading in readings for component in reading.unread}
@@ -174,6 +177,7 @@ def books(
         prepares=_prepares(counted),
         seconds=last.at - readings[0].at,
         restarted=sorted(began_again - {APISERVER}),
+        planned_restarts=Counter(planned),
         api=_latencies(apiserver),
         components=list(components) or _processes(readings, counted),
         etcd_bytes=_etcd_bytes(at_last.get(APISERVER, ())),

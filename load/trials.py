@@ -56,8 +56,15 @@ class Site:
     """Workers on other machines, which send instead of processes here."""
     readings: list[server.Reading] = field(default_factory=list)
     """Of the trial that goes on; those before and after a restart that is meant are added to it."""
+    restarted: list[str] = field(default_factory=list)
+    """Components that the scenario restarted in the trial that goes on."""
     notes: list[str] = field(default_factory=list)
     """Of the trial that goes on."""
+
+    def forget(self) -> None:
+        """Forget the trial before."""
+        for kept in (self.readings, self.restarted, self.notes):
+            kept.clear()
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,7 @@ class TrialRunner:
         """
         site = self._site
         self._number += 1
-        site.notes.clear()
-        site.readings.clear()
+        site.forget()
         if site.crew is not None:
             site.crew.wait(_REJOIN_SECONDS)
         self._scenario.before(trial)
@@ -218,6 +224,7 @@ class TrialRunner:
             sender_flow_schema=site.identities.sender.flow_schema,
             components=usage.components(site.sampler.samples, report.started_at, report.drained_at),
             backlog=backlog,
+            planned=site.restarted,
         )
 
     def _clear(self, report: WorkerReport, before: cleanup.Census, faults: list[str]) -> WorkerReport:

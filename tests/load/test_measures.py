@@ -107,6 +107,33 @@ def test_without_the_servers_their_measures_are_unknown() -> None:
     assert measure([trial(server=None)], {}, "restarts") is None
 
 
+def component(name: str, restarts: int) -> Component:
+    return Component(name=name, cpu_seconds=1, rss_start=1, rss_end=1, rss_peak=1, restarts=restarts)
+
+
+@pytest.mark.parametrize(
+    ("seen", "restarted", "planned", "left"),
+    [
+        ({"kcm": 1, "etcd": 0}, ["kcm"], {"kcm": 1}, 0),
+        ({"kcm": 2}, ["kcm"], {"kcm": 1}, 1),
+        ({"kcm": 1, "etcd": 1}, ["kcm"], {"kcm": 1}, 1),
+        ({"kcm": 1}, ["kcm", "scheduler"], {"kcm": 2}, 1),
+        ({}, ["kcm", "scheduler"], {"kcm": 2, "scheduler": 1}, 0),
+        ({"etcd": 2}, [], {}, 2),
+    ],
+)
+def test_restarts_are_those_that_nobody_planned(
+    seen: dict[str, int], restarted: list[str], planned: dict[str, int], left: int
+) -> None:
+    """Where a component's process isn't sampled, all that is known is that it began again."""
+    books = server_books(
+        components=[component(name, count) for name, count in seen.items()],
+        restarted=restarted,
+        planned_restarts=planned,
+    )
+    assert measure([trial(server=books)], {}, "restarts") == Figure(value=left)
+
+
 @pytest.mark.parametrize("name", ["rejected", "api.single.p99"])
 def test_what_one_of_several_api_servers_counted_is_unknown(name: str) -> None:
     assert measure([trial(server=server_books(unread=["kube-apiserver"]))], {}, name) is None

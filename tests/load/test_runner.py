@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from harness import events, journal
 from harness.errors import EnvironmentBlocked, UsageError
 from harness.kube import KubeClient
-from load import runner
+from load import runner, server, usage
+from load.backlog import NOTHING_SEEN
 from load.fingerprint import Fingerprint
 from load.request import LoadRequest
 from load.result import LoadResult, Verdict, read
 from load.runner import LoadRunner
 from load.scenarios.interface import Done, Findings
-from load.trials import Finished
+from load.trials import Finished, Site, TrialRunner
 from tests.harness.api_server import write_config
 from tests.support.api_server import serve
 from tests.support.load_results import trial, worker_report
@@ -40,6 +42,10 @@ class Provider:
 
     def down(self, name: str, *, force: bool = False) -> None:
         raise self._trouble
+
+    def restart(self, name: str, component: str, *, flags: object) -> None:
+        if component == "kube-controller-manager":
+            raise self._trouble
 
 
 class Listener:
@@ -107,6 +113,29 @@ def test_without_a_result_the_trouble_is_all_there_is(
     with pytest.raises(type(trouble)):
         carry_out(trouble, [])
     assert not (tmp_path / "mine" / "load.json").exists()
+
+
+def test_a_restart_that_the_scenario_makes_is_in_the_books_of_its_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that fails: what becomes of the component then isn't for anybody else to answer for."""
+    monkeypatch.setattr(server, "read", lambda *_: server.Reading(1.0, {}, {}))
+    request = LoadRequest(profile="soak", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"))
+    run = LoadRunner(request, Provider(EnvironmentBlocked("stuck")), Listener(), print)  # type: ignore[arg-type]
+    nothing: Any = None
+    users: Any = SimpleNamespace(sender=SimpleNamespace(flow_schema="sender"))
+    site = Site(
+        request, run.plan, paper_cluster(), nothing, nothing, users, tmp_path, usage.Sampler("x"), Listener()
+    )
+
+    run._restart(site, "kube-scheduler")
+    with pytest.raises(EnvironmentBlocked, match="stuck"):
+        run._restart(site, "kube-controller-manager")
+
+    planned = {"kube-scheduler": 1, "kube-controller-manager": 1}
+    assert TrialRunner(site, nothing)._books(worker_report(), NOTHING_SEEN).planned_restarts == planned
+    site.forget()
+    assert (site.restarted, site.readings, site.notes) == ([], [], [])
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,13 @@ def test_a_component_that_began_again_has_counted_from_zero() -> None:
     assert server.books([first, last]).limiter[0].calls == 12
 
 
+def test_restarts_that_were_planned_are_counted_by_component() -> None:
+    manager, scheduler = "kube-controller-manager", "kube-scheduler"
+    book = server.books([reading(1), reading(5)], planned=[manager, scheduler, manager])
+    assert book.planned_restarts == {manager: 2, scheduler: 1}
+    assert server.books([reading(1), reading(5)]).planned_restarts == {}
+
+
 def test_an_api_server_that_began_again_is_a_fault() -> None:
     last = reading(5)
     changed = [

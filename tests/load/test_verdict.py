@@ -7,6 +7,7 @@ import pytest
 from harness.results import Result
 from load.books import BookLine
 from load.model import Cause, Gap, Violation
+from load.profiles.loader import find_profile
 from load.profiles.schema import Criterion
 from load.result import Check, Figure, RequirementResult, Standing, TrialResult, Verdict
 from load.verdict import Judgement, judge
@@ -131,6 +132,15 @@ def test_every_reason_is_named_and_validity_comes_first() -> None:
 def test_what_must_never_happen_fails_it(change: dict[str, Any], reason: str) -> None:
     result = judged(trial(**change))
     assert (result.verdict, result.reasons, result.verdict.exit_code) == (Verdict.FAIL, [reason], 1)
+
+
+@pytest.mark.parametrize(("planned", "verdict"), [(1, Verdict.PASS), (0, Verdict.FAIL)])
+def test_a_soak_has_the_restarts_that_were_planned_and_no_other(planned: int, verdict: Verdict) -> None:
+    stated = [criterion.measure for criterion in find_profile("soak").criteria]
+    books = server_books(restarted=["kube-scheduler"], planned_restarts={"kube-scheduler": planned})
+
+    assert judged(trial(server=books), stated=stated).verdict is verdict
+    assert judged(trial(), trial("full-node", server=books), stated=stated).verdict is verdict
 
 
 def test_a_missed_gate_says_what_was_expected_and_why() -> None:
