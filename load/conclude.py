@@ -82,8 +82,14 @@ def conclude(
         trials=trials,
         figures=progress.conclusion.figures,
         requirements=trusted(requirements, judgement),
-        notes=[*progress.conclusion.notes, *unknown(trials)],
+        notes=[*progress.conclusion.notes, *_left_out(plan), *unknown(trials)],
     )
+
+
+def _left_out(plan: Plan) -> list[str]:
+    if not plan.left_out:
+        return []
+    return [f"left out, with what is asked of them, for want of nodes here: {', '.join(plan.left_out)}"]
 
 
 def unknown(trials: Sequence[TrialResult]) -> list[str]:

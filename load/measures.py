@@ -7,7 +7,8 @@
     unfinished            accepted pods that did not end within the drain limit
     causes.quota-denied   pods that ended so; share.quota-denied: in percent of the intended
     violations            broken invariants; violations.double-allocation: of one kind
-    restarts              of components, as far as the scenario did not plan them
+    restarts              of components, but those that the scenario planned; unknown if none was seen while
+                          some components are out of reach
     api.single.p99        slowest p99 of any verb on single objects; api.list.p99 of lists
     limiter.<component>   mean seconds that a call waited in the component's own rate limiter
     rejected              requests that priority and fairness rejected, of anybody
@@ -19,13 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER
 from load.books import ServerBooks
 from load.model import UNFINISHED, Cause, Stage
 from load.result import Figure, StageRow, TrialResult
 
 _QUANTILES = ("p50", "p90", "p99", "p999", "max")
 _STAGES = frozenset(Stage)
-_CLIENTS = frozenset({"kind", "window", "rate", "unfinished", "causes", "share", "violations"})
+_COUNTED_BY = {
+    "api": APISERVER,
+    "rejected": APISERVER,
+    "queued": APISERVER,
+    "evictions-off": CONTROLLER_MANAGER,
+    "special-claims-off": SCHEDULER,
+}
+"""Measures, also those of scenarios, that come from one component's own metrics."""
 _LAST_BUCKET = 60.0
 """Seconds; a p99 beyond the last bucket of apiserver_request_sli_duration_seconds is at least that."""
 
@@ -63,12 +72,18 @@ def of_trial(trial: TrialResult, name: str) -> Figure | None:
     return _count(trial, first, rest)
 
 
-def is_clients(trials: Sequence[TrialResult], name: str) -> bool:
-    """Whether a measure is of what the generator itself saw, for which no component's metrics are needed."""
+def is_out_of_reach(trials: Sequence[TrialResult], name: str) -> bool:
+    """Whether a measure comes from the metrics of a component that is out of reach in its trial."""
     first, _, rest = name.partition(".")
-    if rest and any(each.name == first for each in trials):
-        first = rest.partition(".")[0]
-    return first in _STAGES or first in _CLIENTS
+    named = next((each for each in trials if rest and each.name == first), None)
+    if named is not None:
+        first, _, rest = rest.partition(".")
+    server = (named or trials[0]).server
+    if server is None:
+        return False
+    if first == "restarts":
+        return bool(server.unread)
+    return (rest if first == "limiter" else _COUNTED_BY.get(first)) in server.unread
 
 
 def _count(trial: TrialResult, first: str, rest: str) -> Figure | None:
@@ -103,7 +118,8 @@ def _quantile(row: StageRow | None, name: str) -> Figure | None:
 
 def _of_server(server: ServerBooks, first: str, rest: str) -> Figure | None:
     if first == "restarts":
-        return Figure(value=server.unplanned_restarts())
+        unplanned = server.unplanned_restarts()
+        return Figure(value=unplanned) if unplanned or not server.unread else None
     if first == "rejected":
         rejected = server.rejected()
         return None if rejected is None else Figure(value=rejected)

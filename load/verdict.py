@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.results import Result
-from load.measures import is_clients, measure
+from load.measures import is_out_of_reach, measure
 from load.model import REFUSED, Cause
 from load.profiles.schema import Criterion
 from load.result import Check, Figure, RequirementResult, Standing, TrialResult, Verdict
@@ -142,17 +142,13 @@ def _gates(
     stated: Collection[str],
 ) -> Iterator[Check]:
     for criterion in (*_always(stated), *criteria):
-        figure = measure(trials, figures, criterion.measure)
-        out_of_reach = any(trial.server and trial.server.unread for trial in trials)
-        if figure is None and out_of_reach and not is_clients(trials, criterion.measure):
-            yield _out_of_reach(criterion)
-        else:
-            yield _gate(criterion, figure, "")
+        yield _gate_of(trials, criterion, measure(trials, figures, criterion.measure), "")
     for trial in trials:
         label = trial.name if len(trials) > 1 else ""
         for name in ("violations", "restarts"):
             if not _mentioned(name, stated) or (name == "violations" and trial is not trials[0]):
-                yield _gate(Criterion(measure=name, at_most=0), _rest(trial, name, stated), label)
+                criterion = Criterion(measure=name, at_most=0)
+                yield _gate_of([trial], criterion, _rest(trial, name, stated), label)
 
 
 def _rest(trial: TrialResult, name: str, stated: Collection[str]) -> Figure | None:
@@ -171,6 +167,12 @@ def _always(stated: Collection[str]) -> list[Criterion]:
 def _mentioned(name: str, stated: Collection[str]) -> bool:
     cause = name.removeprefix("causes.")
     return any(each == name or each.endswith((f".{name}", f"share.{cause}")) for each in stated)
+
+
+def _gate_of(trials: Sequence[TrialResult], criterion: Criterion, figure: Figure | None, label: str) -> Check:
+    if figure is None and is_out_of_reach(trials, criterion.measure):
+        return _out_of_reach(criterion, label)
+    return _gate(criterion, figure, label)
 
 
 def _gate(criterion: Criterion, figure: Figure | None, trial: str) -> Check:
@@ -205,11 +207,17 @@ def _gate(criterion: Criterion, figure: Figure | None, trial: str) -> Check:
     )
 
 
-def _out_of_reach(criterion: Criterion) -> Check:
+def _out_of_reach(criterion: Criterion, trial: str) -> Check:
     """Where components are somebody else's, what they counted may not be known: no reason for doubt."""
     observed = "not known: metrics are out of reach"
     return Check(
-        name=criterion.measure, about="gate", ok=True, observed=observed, limit=criterion.says(), message=""
+        name=criterion.measure,
+        trial=trial,
+        about="gate",
+        ok=True,
+        observed=observed,
+        limit=criterion.says(),
+        message="",
     )
 
 

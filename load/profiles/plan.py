@@ -40,12 +40,18 @@ class Plan:
     further: tuple[Trial, ...]
     arms: tuple[str, ...] = ()
     """Only these arms of a sweep; all where empty."""
+    left_out: tuple[str, ...] = ()
+    """Names of further trials that the cluster can't have."""
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
-        """Those that are asked in this size and limit set."""
+        """Those that are asked in this size and limit set, and of no trial that is left out."""
         return tuple(
-            each for each in self.profile.criteria if self.limits in each.limits and self.size in each.sizes
+            each
+            for each in self.profile.criteria
+            if self.limits in each.limits
+            and self.size in each.sizes
+            and each.measure.partition(".")[0] not in self.left_out
         )
 
     @property
@@ -98,8 +104,12 @@ class Plan:
                 f"{self.source}: it has pods on real nodes, whose folders have to be on this machine; "
                 "`--provider local` or `kind` makes such clusters"
             )
-        rest = [each for each in self.further if all(shape.place is not Place.REAL for shape in each.pods)]
-        return dataclasses.replace(self, further=tuple(rest))
+        real = [each for each in self.further if any(shape.place is Place.REAL for shape in each.pods)]
+        return dataclasses.replace(
+            self,
+            further=tuple(each for each in self.further if each not in real),
+            left_out=tuple(each.name for each in real),
+        )
 
     @property
     def namespaces(self) -> tuple[str, ...]:

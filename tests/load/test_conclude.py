@@ -11,13 +11,16 @@ import yaml
 import benchmarks
 from clusters.interface import ClusterSpec
 from harness.results import Result
-from load.conclude import check_finished, merged, shape, trusted, unknown
-from load.profiles.loader import read_profile
+from load.conclude import Progress, check_finished, conclude, merged, shape, trusted, unknown
+from load.fingerprint import Fingerprint
+from load.profiles.loader import find_profile, read_profile
 from load.profiles.plan import Plan, make_plan
 from load.request import LoadRequest
 from load.result import Figure, RequirementResult, Verdict
+from load.scenarios.interface import Findings
+from load.trials import Finished
 from load.verdict import Judgement
-from tests.support.load_results import server_books, trial
+from tests.support.load_results import START, server_books, trial
 
 PROFILES = Path(benchmarks.__file__).parent / "profiles"
 
@@ -71,6 +74,21 @@ def test_the_report_says_why_an_api_server_is_out_of_reach() -> None:
     one = trial(server=server_books(unread=["kube-scheduler"]))
     assert unknown([one]) == [f"{metrics}kube-scheduler"]
     assert unknown([trial(), trial(server=None)]) == []
+
+
+def test_the_report_says_which_trials_are_left_out(tmp_path: Path) -> None:
+    asked = LoadRequest(profile="template-churn", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"))
+    plan = make_plan(find_profile("template-churn"), asked)
+    nothing: Any = None
+    progress = Progress([Finished(nothing, trial(), Findings(), interrupted=False)])
+    progress.fingerprint = Fingerprint(facts={})
+
+    left, whole = (conclude(asked, each, progress, START, 1.0) for each in (plan.without_nodes(), plan))
+
+    assert left.notes == ["left out, with what is asked of them, for want of nodes here: real"]
+    assert "real.prepare-errors" not in {check.name for check in left.checks}
+    assert whole.notes == []
+    assert "real.prepare-errors was not measured" in whole.reasons
 
 
 def planned(tmp_path: Path, **changes: Any) -> Plan:

@@ -208,6 +208,12 @@ def test_without_nodes_on_this_machine_what_is_on_simulated_ones_is_left(name: s
     left = [trial.name for trial in plan.without_nodes().further]
     assert left == [trial for trial in trials if trial != "real"]
     assert (left != trials) is (name == "template-churn")
+    asked, still = (
+        [each.measure for each in found.criteria if each.measure.startswith("real.")]
+        for found in (plan, plan.without_nodes())
+    )
+    assert (bool(asked), still) == (name == "template-churn", [])
+    assert len(plan.without_nodes().criteria) == len(plan.criteria) - len(asked)
 
 
 def test_a_sweep_is_left_with_the_arms_that_squeeze_no_node() -> None:

@@ -160,20 +160,57 @@ def test_a_lower_bound_is_not_enough_to_pass() -> None:
 
 
 def test_what_metrics_out_of_reach_would_say_keeps_no_run_from_a_verdict() -> None:
-    recovery = Criterion(measure="recovery", at_most=60)
+    counted = Criterion(measure="special-claims-off", at_most=0)
     books = server_books().model_copy(update={"unread": ["kube-scheduler"]})
-    result = judged(trial(server=books), criteria=(P99, recovery))
+    result = judged(trial(server=books), criteria=(P99, counted))
     assert result.verdict is Verdict.PASS
-    assert [check.observed for check in result.checks if check.name == "recovery"] == [
-        "not known: metrics are out of reach"
-    ]
-    slow = judged(trial(server=books), criteria=(Criterion(measure="bound.p99", at_most=0.001), recovery))
+    unknown = [check.name for check in result.checks if "out of reach" in check.observed]
+    assert unknown == ["special-claims-off", "restarts"]
+    slow = judged(trial(server=books), criteria=(Criterion(measure="bound.p99", at_most=0.001), counted))
     assert slow.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("measure", ["running.p99", "kind.x.bound.p99", "main.window.after.bound.p99"])
-def test_what_the_generator_would_have_seen_is_not_out_of_reach(measure: str) -> None:
-    books = server_books().model_copy(update={"unread": ["kube-scheduler"]})
+def test_a_restart_that_was_seen_counts_though_others_are_out_of_reach() -> None:
+    books = server_books(unread=["kube-scheduler"], restarted=["kube-controller-manager"])
+    assert judged(trial(server=books)).reasons == ["restarts is 1, expected at most 0"]
+
+
+@pytest.mark.parametrize(
+    ("measure", "component"),
+    [
+        ("evictions-off", "kube-controller-manager"),
+        ("special-claims-off", "kube-scheduler"),
+        ("limiter.kube-scheduler", "kube-scheduler"),
+        ("main.limiter.kube-scheduler", "kube-scheduler"),
+        ("api.single.p99", "kube-apiserver"),
+        ("rejected", "kube-apiserver"),
+        ("main.queued", "kube-apiserver"),
+    ],
+)
+def test_only_what_comes_from_a_component_out_of_reach_may_be_missing(measure: str, component: str) -> None:
+    criterion = (Criterion(measure=measure, at_most=1),)
+    for unread in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        books = server_books(unread=[unread], limiter=[], apf_flows=[], api=[])
+        missing = [] if unread == component or measure == "rejected" else [f"{measure} was not measured"]
+        assert judged(trial(server=books), criteria=criterion).reasons == missing
+
+
+def test_what_is_out_of_reach_in_one_trial_may_be_missing_in_that_one_only() -> None:
+    criterion = (Criterion(measure="other.evictions-off", at_most=0),)
+    books = server_books(unread=["kube-controller-manager"])
+    assert judged(trial(), trial("other", server=books), criteria=criterion).verdict is Verdict.PASS
+    assert judged(trial(server=books), trial("other"), criteria=criterion).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        *("running.p99", "kind.x.bound.p99", "main.window.after.bound.p99"),
+        *("recovery", "real.prepare-errors", "real.claims-in-use", "objects-left"),
+    ],
+)
+def test_what_no_components_metrics_say_is_not_out_of_reach(measure: str) -> None:
+    books = server_books(unread=["kube-apiserver", "kube-controller-manager", "kube-scheduler"])
     result = judged(trial(server=books), criteria=(Criterion(measure=measure, at_most=1),))
     assert (result.verdict, result.reasons) == (Verdict.INVALID, [f"{measure} was not measured"])
 
