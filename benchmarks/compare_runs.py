@@ -23,11 +23,16 @@ import psutil
 
 from benchmarks.main_job import timed
 from clusters import processes
+from clusters.components import BuildSource
 from clusters.local import cgroups
+from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
 from clusters.metrics import SCHEDULER
+from harness.kube import KubeClient
 from harness.waiting import wait_until
+from load import limits
 from load.compare import Comparison, compare
+from load.request import LimitSet
 from load.result import LoadResult, read
 
 _CLUSTER = "bench-compare"
@@ -95,7 +100,7 @@ class Injection:
 
 INJECTIONS = (
     Injection("latency", 20, nullcontext, partial(standing_still, 0.5), "bound.p99"),
-    Injection("throughput", 40, partial(cpu, 0.10), partial(cpu, 0.09), "rate.bound"),
+    Injection("throughput", 40, partial(cpu, 0.20), partial(cpu, 0.18), "rate.bound"),
 )
 
 
@@ -111,7 +116,8 @@ def main() -> None:
     try:
         with nullcontext(options.results) if options.results else tempfile.TemporaryDirectory() as folder:
             results = Path(folder)
-            _load(results, "warm-up", 20, 5)  # brings the components under the limits of all runs, too
+            _open_limits()
+            _load(results, "warm-up", 20, 5)
             for injection in INJECTIONS:
                 if options.only in (None, injection.name):
                     _compare(injection, results, options.runs, options.seconds)
@@ -136,6 +142,13 @@ def _load(results: Path, run_id: str, rate: float, seconds: int) -> LoadResult:
     environment = {**os.environ, "DRA_HARNESS_RESULTS": str(results)}
     subprocess.run([*command, *options], check=False, stdout=subprocess.DEVNULL, env=environment)
     return read(results / run_id)
+
+
+def _open_limits() -> None:
+    """Bring the components under the limits of all runs: else each would restart them, and again afterwards."""
+    cluster = ClusterState.load(_CLUSTER).cluster()
+    kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
+    limits.apply(LocalProvider(BuildSource()), cluster, kube, LimitSet.OPEN)
 
 
 def _scheduler() -> int:
