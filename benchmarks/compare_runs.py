@@ -145,7 +145,7 @@ def _load(results: Path, run_id: str, rate: float, seconds: int) -> LoadResult:
 
 
 def _open_limits() -> None:
-    """Bring the components under the limits of all runs: else each would restart them, and again afterwards."""
+    """Bring components under the limits of all runs: else each would restart them, and again afterwards."""
     cluster = ClusterState.load(_CLUSTER).cluster()
     kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
     limits.apply(LocalProvider(BuildSource()), cluster, kube, LimitSet.OPEN)
