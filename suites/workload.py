@@ -129,6 +129,8 @@ class Workloads:
             pod = self.get(name)
             require_image(pod)
             status = pod["status"]
+            if status.get("phase") == "Failed":
+                raise RequirementFailed(f"pod {name} runs", self._describe(pod), pod)
             states = status.get("containerStatuses", [])
             if status.get("phase") != "Running" or not all(each.get("started") for each in states):
                 raise NotYet(lambda: self._describe(pod))

@@ -49,6 +49,17 @@ def test_one_deployment_over_both_kinds_of_nodes(
     expect_equal("devices given by the plugin", given_by_plugin, [(plugin_node.name, "Allocate")])
 
 
+def _settle(node: str, names: Names, drivers: Drivers, workloads: Workloads) -> None:
+    """Return once the scheduler has seen what the node's status says now, not just the API server.
+
+    Another resource comes to the status later, and a pod gets it only from a scheduler that has seen that.
+    """
+    marker = names.extended_resource("marker")
+    drivers.start_device_plugin(marker, {node: 1})
+    workloads.run(pod_manifest("marker", [Container(resources={marker: 1})], node=node))
+    workloads.delete("marker")
+
+
 def _deploy(kube: KubeClient, namespace: str, resource: str, *, replicas: int) -> None:
     pod = pod_manifest("both", [Container(resources={resource: 1})], restartPolicy="Always")
     manifest: dict[str, Any] = {
@@ -96,6 +107,7 @@ def test_on_one_node_the_plugin_wins(
     workloads.delete("knows-the-class")
     driver.client.clear_calls()
     plugin = drivers.start_device_plugin(resource, {node.name: 1})
+    _settle(node.name, names, drivers, workloads)
 
     pod = workloads.run(pod_manifest("pod", [Container(resources={resource: 1})], node=node.name))
 
@@ -129,6 +141,7 @@ def test_dra_takes_over_after_the_plugin(
 
     plugin.kill()
     drivers.wait_allocatable(node.name, resource, 0)
+    _settle(node.name, names, drivers, workloads)
     drivers.device_class(drivers.start(nodes=[node]), extended_resource=resource)
 
     pod = workloads.run(pod_manifest("after", [Container(resources={resource: 1})], node=node.name))

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from clusters.interface import Cluster, Node, Profile
+from harness.connection import Connection
 from harness.errors import EnvironmentBlocked, RequirementFailed
+from harness.kube import KubeClient
 from suites import devices, target
 from suites.evidence import Observations, tidy
 from suites.naming import Names, slug
-from suites.workload import Container, owner_names, pod_manifest, require_image
+from suites.workload import Container, Workloads, owner_names, pod_manifest, require_image
 
 CLUSTER = Cluster(
     name="c",
@@ -145,6 +147,15 @@ def test_a_node_without_the_image_blocks_a_check_and_fails_none(statuses: str) -
 
     creating = {**container, "state": {"waiting": {"reason": "ContainerCreating"}}}
     require_image({"spec": {}, "status": {statuses: [creating]}})
+
+
+def test_a_pod_that_was_rejected_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Failed"}}
+    workloads = Workloads(KubeClient(Connection(None)), "ns")
+    monkeypatch.setattr(workloads, "get", lambda name: pod)
+    monkeypatch.setattr(workloads, "events", lambda name: ["UnexpectedAdmissionError: no device"])
+    with pytest.raises(RequirementFailed, match=r"pod p runs\nobserved: phase Failed.*no device"):
+        workloads.wait_running("p")
 
 
 def test_owners_of_an_object() -> None:
