@@ -26,6 +26,8 @@ _BRIDGES = re.compile(r"docker0|br-[0-9a-f]{12}")
 _BRIDGE_ADDRESS = "172.31.0.1/24"
 _POOL = "base=172.30.0.0/16,size=24"
 _ANSWER_SECONDS = 10.0
+_started: list[subprocess.Popen[bytes]] = []
+"""Daemons that outlive what started them: forgotten while they run, they would be warned of."""
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 
@@ -88,6 +90,7 @@ def up() -> None:
             stderr=output,
             start_new_session=True,
         )
+    _started.append(popen)
 
     def serving() -> bool:
         if popen.poll() is not None:

@@ -92,6 +92,12 @@ def manifest(original: str, gates: Mapping[str, bool], flags: Mapping[str, str],
     return yaml.safe_dump(pod, sort_keys=False)
 
 
+def command(manifest: str) -> tuple[str, ...]:
+    """The command line of a static pod's container."""
+    (container,) = yaml.safe_load(manifest)["spec"]["containers"]
+    return tuple(container["command"])
+
+
 def kubelet_config(original: str, gates: Mapping[str, bool]) -> str:
     """A KubeletConfiguration with gates on top of its own."""
     config: dict[str, Any] = yaml.safe_load(original)
@@ -116,7 +122,14 @@ def _restart_static_pod(
     for pid in before & _pids(node, component):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    _wait(state, component, lambda: bool(_pids(node, component) - before), f"the new {component} to start")
+    # The kubelet may start the old one again before it has read the manifest.
+    wanted = command(changed)
+
+    def started() -> bool:
+        found = nodes.running(node, component)
+        return bool(found) and all(each.pid not in before and each.arguments == wanted for each in found)
+
+    _wait(state, component, started, f"the new {component} to start")
     _wait(state, component, lambda: _healthy(state, component), f"{component} to be healthy")
 
 
