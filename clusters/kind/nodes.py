@@ -48,7 +48,8 @@ def write(node: str, path: str, content: str) -> None:
 
 def running(node: str, program: str) -> list[Process]:
     """The processes of a node whose program has this name, oldest first."""
-    listed = docker.run(["top", node, "-eo", "pid,args"], timeout=_SECONDS)
+    # -ww: the daemon's ps cuts lines at the COLUMNS that the daemon was started with.
+    listed = docker.run(["top", node, "-eo", "pid,args", "-ww"], timeout=_SECONDS)
     found = []
     for line in listed.splitlines()[1:]:
         pid, *arguments = line.split()
