@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,7 @@ from clusters.interface import Cluster
 from clusters.metrics import CONTROLLER_MANAGER
 from harness.errors import EnvironmentBlocked
 from harness.kube import ApiError, KubeClient
+from harness.regularly import regularly
 
 _LEVELS = "/debug/api_priority_and_fairness/dump_priority_levels"
 """Some hundred bytes, where the gauge `apiserver_flowcontrol_current_inqueue_requests` comes with megabytes:
@@ -51,8 +52,7 @@ class BacklogWatch:
         self._inqueue: dict[str, int] = {}
         self._depth: dict[str, int] = {}
         self._looks = [(self._look_at_levels, self._inqueue), (self._look_at_queues, self._depth)]
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)
+        self._going_on = ExitStack()
 
     @property
     def most(self) -> Backlog:
@@ -60,18 +60,17 @@ class BacklogWatch:
         return Backlog(dict(self._inqueue), dict(self._depth))
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._going_on.enter_context(regularly("backlog", self._interval, self._look))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._going_on.close()
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._interval):
-            self._looks = [(look, most) for look, most in self._looks if _keep_most(look, most)]
+    def _look(self) -> bool:
+        self._looks = [(look, most) for look, most in self._looks if _keep_most(look, most)]
+        return bool(self._looks)
 
     def _look_at_levels(self) -> Mapping[str, int]:
         return waiting(self._admin.request("GET", _LEVELS, accept="*/*"))

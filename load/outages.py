@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 import urllib3
 
 from harness.kube import ApiError, KubeClient
+from harness.regularly import regularly
 
 _STORAGE = "/readyz/etcd"
 """Asks etcd, and gives up after 2 s: https://kubernetes.io/docs/reference/using-api/health-checks/"""
@@ -43,46 +44,46 @@ class OutageWatch:
     def __init__(self, admin: KubeClient, *, interval: float = _LOOK_SECONDS) -> None:
         self._admin = admin
         self._interval = interval
-        self._outages: list[Outage] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="outages", daemon=True)
+        self._over: list[Outage] = []
+        self._now: Outage | None = None
+        self._going_on = ExitStack()
 
     @property
     def outages(self) -> Sequence[Outage]:
-        """Those that are over, and the one that was going on at the end."""
-        return tuple(self._outages)
+        """Those that are over, and the one that goes on."""
+        return (*self._over, self._now) if self._now else tuple(self._over)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._going_on.enter_context(regularly("outages", self._interval, self._look))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._going_on.close()
 
-    def _run(self) -> None:
-        since, reason = 0.0, ""
-        while not self._ended.wait(self._interval):
-            asked = time.time()
-            found = self._ask()
-            if found is None:
-                return
-            if found and not reason:
-                since, reason = asked, found
-            elif reason and not found:
-                self._outages.append(Outage(since, time.time(), reason))
-                reason = ""
-        if reason:
-            self._outages.append(Outage(since, time.time(), reason))
+    def _look(self) -> bool:
+        asked = time.time()
+        wrong = self._ask()
+        if wrong and self._now is None:
+            self._now = Outage(asked, time.time(), wrong)
+        elif self._now is not None:
+            self._now = replace(self._now, until=time.time())
+            if not wrong:
+                self._over.append(self._now)
+                self._now = None
+        return wrong is not None
 
     def _ask(self) -> str | None:
         """What is wrong, nothing, or None where nobody may ask."""
         try:
             self._admin.request("GET", _STORAGE, accept="*/*")
         except ApiError as error:
-            return None if error.status in _FORBIDDEN else str(error.message).strip().splitlines()[0]
+            return (
+                None
+                if error.status in _FORBIDDEN
+                else f"{error.status} {error.message}".strip().splitlines()[0]
+            )
         except (OSError, urllib3.exceptions.HTTPError) as error:
             return type(error).__name__
         return ""

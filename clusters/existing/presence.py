@@ -13,8 +13,8 @@ import getpass
 import hashlib
 import os
 import socket
-import threading
 import time
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +24,7 @@ from clusters.existing.reach import explained
 from harness.errors import EnvironmentBlocked
 from harness.kube import LEASES, NAMESPACES, ApiError, KubeClient, Object
 from harness.labels import RUN
+from harness.regularly import regularly
 
 LEASE_SECONDS = 40
 """A run whose Lease was not renewed for so long is dead."""
@@ -66,7 +67,7 @@ class Presence:
         self._kube = kube
         self._run_id = run_id
         self._namespace = namespace_of(run_id)
-        self._ended = threading.Event()
+        self._going_on = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         with explained(self._kube.server):
@@ -77,15 +78,13 @@ class Presence:
             except BaseException:
                 self._kube.delete(NAMESPACES, self._namespace)
                 raise
-        self._thread = threading.Thread(target=self._renew, args=[clock], name="presence", daemon=True)
-        self._thread.start()
+        self._going_on.enter_context(regularly("presence", _RENEW_SECONDS, partial(self._renew, clock)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._going_on.close()
         with contextlib.suppress(*_TROUBLE):  # the run's own sweep has said what can't be removed
             self._kube.delete(NAMESPACES, self._namespace)
 
@@ -117,11 +116,11 @@ class Presence:
             },
         }
 
-    def _renew(self, clock: ServerClock) -> None:
-        while not self._ended.wait(_RENEW_SECONDS):
-            patch = {"spec": {"renewTime": _micro(clock.now())}}
-            with contextlib.suppress(*_TROUBLE):  # the next one may come through
-                self._kube.patch(LEASES, LEASE, patch, self._namespace)
+    def _renew(self, clock: ServerClock) -> bool:
+        patch = {"spec": {"renewTime": _micro(clock.now())}}
+        with contextlib.suppress(*_TROUBLE):  # the next one may come through
+            self._kube.patch(LEASES, LEASE, patch, self._namespace)
+        return True
 
 
 def _user() -> str:

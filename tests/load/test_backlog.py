@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -79,7 +80,7 @@ def test_the_most_is_kept(depths: Callable[..., Server]) -> None:
         wait_until(lambda: server.asked > 3 and manager.asked > 3, 10, "looks", interval=0.001)
     assert watch.most.inqueue == {"exempt": 0, "workload-low": 40}
     assert watch.most.depth == {"resource_claim": 9}
-    assert not watch._thread.is_alive()
+    assert "backlog" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
