@@ -88,6 +88,31 @@ def apply(
     return observed(cluster, kube)
 
 
+def revive(
+    provider: ClusterProvider, cluster: Cluster, kube: KubeClient, component: str, had: Limits
+) -> None:
+    """Start a component that somebody ended, under the limits that it had: without it nothing goes away.
+
+    Raises:
+        EnvironmentBlocked: it can't be started.
+    """
+    if observed(cluster, kube)[component] is None:
+        provider.restart(cluster.name, component, flags=had.flags)
+
+
+def give_back(
+    provider: ClusterProvider, cluster: Cluster, kube: KubeClient, component: str, had: Limits
+) -> None:
+    """Bring a component back under the limits that it had.
+
+    Raises:
+        EnvironmentBlocked: it can't be restarted.
+    """
+    if observed(cluster, kube)[component] != had:
+        default = had == SETS[LimitSet.DEFAULT][component]
+        provider.restart(cluster.name, component, flags={} if default else had.flags)
+
+
 def _observed(given: Mapping[str, str] | None, component: str) -> Limits | None:
     if given is None or (component == SCHEDULER and "config" in given):
         return None  # with --config the scheduler takes them from that file

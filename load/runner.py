@@ -350,28 +350,16 @@ class LoadRunner:
         self._say("cleaning up")
         had = {component: limit for component, limit in before.items() if limit is not None}
         for component, limit in had.items():
-            yield partial(self._revive, cluster, admin, component, limit)
+            yield partial(limits.revive, self._provider, cluster, admin, component, limit)
         yield partial(self._remove, cluster, admin)
         for component, limit in had.items():
-            yield partial(self._give_back, cluster, admin, component, limit)
-
-    def _revive(self, cluster: Cluster, admin: KubeClient, component: str, had: limits.Limits) -> None:
-        """Start a component that somebody ended: without it nothing goes away."""
-        if limits.observed(cluster, admin)[component] is None:
-            self._say(f"{component} is gone, and is started again")
-            self._provider.restart(cluster.name, component, flags=had.flags)
+            yield partial(limits.give_back, self._provider, cluster, admin, component, limit)
 
     def _remove(self, cluster: Cluster, admin: KubeClient) -> None:
         if self._plan.limits is LimitSet.DEFAULT:
             with contextlib.suppress(EnvironmentBlocked):  # else it takes as long as the limits make it
                 limits.apply(self._provider, cluster, admin, LimitSet.OPEN)
         cleanup.clean(cluster, self._names.run_id, self._credentials)
-
-    def _give_back(self, cluster: Cluster, admin: KubeClient, component: str, had: limits.Limits) -> None:
-        """Bring a component back under the limits that it had."""
-        if limits.observed(cluster, admin)[component] != had:
-            flags = {} if had == limits.SETS[LimitSet.DEFAULT][component] else had.flags
-            self._provider.restart(cluster.name, component, flags=flags)
 
     def _longest(self) -> float:
         """Seconds that the run may take, at the most."""

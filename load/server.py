@@ -5,7 +5,6 @@ Counters are read from the components' own metrics, under the names that release
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from clusters.interface import Cluster
 from clusters.metrics import APISERVER, CONTROLLER_MANAGER, SCHEDULER, Sample
 from harness.errors import EnvironmentBlocked
 from harness.kube import ApiError, KubeClient
-from load import cleanup
+from load import cleanup, counters
 from load.backlog import NOTHING_SEEN, Backlog
 from load.books import (
     ApfFlow,
@@ -163,17 +162,19 @@ def books(
         apf_levels=_levels(at_last.get(APISERVER, ()), backlog),
         sender_flow_schema=sender_flow_schema,
         limiter=[_limiter(name, samples) for name, samples in clients.items()],
-        client_429={name: _count(samples, _REQUESTS, code="429") for name, samples in clients.items()},
-        client_retries={name: _count(samples, _RETRIES) for name, samples in clients.items()},
+        client_429={
+            name: counters.count(samples, _REQUESTS, code="429") for name, samples in clients.items()
+        },
+        client_retries={name: counters.count(samples, _RETRIES) for name, samples in clients.items()},
         claim_creates={name: _creates(samples) for name, samples in clients.items()},
         claim_owners=_owners([*manager, *scheduler]),
         workqueues=[_queue(manager, managers_last, name, backlog) for name in _queues(manager)],
-        attempts=_by(scheduler, "scheduler_schedule_attempts_total", "result"),
-        attempts_per_pod=_mean(scheduler, "scheduler_pod_scheduling_attempts"),
-        algorithm_p99=upper_edge(scheduler, "scheduler_scheduling_algorithm_duration_seconds", 0.99),
-        pending=_by(at_last.get(SCHEDULER, ()), "scheduler_pending_pods", "queue"),
-        evictions=_count(manager, f"{_EVICTION}s_total") if manager else None,
-        eviction_p99=upper_edge(manager, f"{_EVICTION}_duration_seconds", 0.99),
+        attempts=counters.by(scheduler, "scheduler_schedule_attempts_total", "result"),
+        attempts_per_pod=counters.mean(scheduler, "scheduler_pod_scheduling_attempts"),
+        algorithm_p99=counters.upper_edge(scheduler, "scheduler_scheduling_algorithm_duration_seconds", 0.99),
+        pending=counters.by(at_last.get(SCHEDULER, ()), "scheduler_pending_pods", "queue"),
+        evictions=counters.count(manager, f"{_EVICTION}s_total") if manager else None,
+        eviction_p99=counters.upper_edge(manager, f"{_EVICTION}_duration_seconds", 0.99),
         prepares=_prepares(counted),
         seconds=last.at - readings[0].at,
         restarted=sorted(began_again - {APISERVER}),
@@ -206,23 +207,6 @@ def began_again(before: Sequence[Sample], after: Sequence[Sample]) -> bool:
     return bool(before) and bool(after) and started[0] != started[1]
 
 
-def upper_edge(samples: Sequence[Sample], histogram: str, share: float, **labels: str) -> float | None:
-    """The upper edge of the bucket that a quantile is in, over all series with the labels.
-
-    None if there is nothing in the histogram, or if the quantile is beyond its last bucket.
-    """
-    at_most: dict[float, float] = {}
-    for sample in samples:
-        if sample.name == f"{histogram}_bucket" and labels.items() <= sample.labels.items():
-            edge = float(sample.labels["le"])
-            at_most[edge] = at_most.get(edge, 0.0) + sample.value
-    wanted = share * at_most.get(math.inf, 0.0)
-    if not wanted:
-        return None
-    edge = min(edge for edge, count in at_most.items() if count >= wanted)
-    return None if math.isinf(edge) else edge
-
-
 def _key(sample: Sample) -> tuple[str, tuple[tuple[str, str], ...]]:
     return sample.name, tuple(sorted(sample.labels.items()))
 
@@ -232,44 +216,28 @@ def _restarts(readings: Sequence[Reading], component: str) -> int:
     return sum(began_again(before, after) for before, after in pairwise(seen))
 
 
-def _count(samples: Sequence[Sample], *names: str, **labels: str) -> int:
-    return round(metrics.total(samples, *names, **labels))
-
-
-def _mean(samples: Sequence[Sample], histogram: str, **labels: str) -> float | None:
-    count = metrics.total(samples, f"{histogram}_count", **labels)
-    return metrics.total(samples, f"{histogram}_sum", **labels) / count if count else None
-
-
-def _values(samples: Sequence[Sample], name: str, *labels: str) -> list[tuple[str, ...]]:
-    """Every combination of values that some labels of a metric have, sorted."""
-    return sorted(
-        {tuple(sample.labels.get(label, "") for label in labels) for sample in samples if sample.name == name}
-    )
-
-
-def _by(samples: Sequence[Sample], name: str, label: str) -> dict[str, int]:
-    return {value: _count(samples, name, **{label: value}) for (value,) in _values(samples, name, label)}
-
-
 def _flows(samples: Sequence[Sample]) -> list[ApfFlow]:
     rejected, dispatched = f"{_APF}rejected_requests_total", f"{_APF}dispatched_requests_total"
     waiting = f"{_APF}request_wait_duration_seconds"
     labels = ("flow_schema", "priority_level")
-    pairs = sorted({*_values(samples, rejected, *labels), *_values(samples, dispatched, *labels)})
+    pairs = sorted(
+        {*counters.values(samples, rejected, *labels), *counters.values(samples, dispatched, *labels)}
+    )
     flows = []
     for schema, level in pairs:
         chosen = {"flow_schema": schema, "priority_level": level}
         of_flow = [sample for sample in samples if chosen.items() <= sample.labels.items()]
-        reasons = {reason: count for reason, count in _by(of_flow, rejected, "reason").items() if count}
+        reasons = {
+            reason: count for reason, count in counters.by(of_flow, rejected, "reason").items() if count
+        }
         flow = ApfFlow(
             flow_schema=schema,
             priority_level=level,
-            dispatched=_count(of_flow, dispatched),
+            dispatched=counters.count(of_flow, dispatched),
             rejected=reasons,
-            waited=_count(of_flow, f"{waiting}_count"),
+            waited=counters.count(of_flow, f"{waiting}_count"),
             wait_seconds=metrics.total(of_flow, f"{waiting}_sum"),
-            wait_p99=upper_edge(of_flow, waiting, 0.99),
+            wait_p99=counters.upper_edge(of_flow, waiting, 0.99),
         )
         if flow.dispatched or flow.rejected:
             flows.append(flow)
@@ -277,7 +245,7 @@ def _flows(samples: Sequence[Sample]) -> list[ApfFlow]:
 
 
 def _levels(samples: Sequence[Sample], backlog: Backlog) -> list[ApfLevel]:
-    seats = _by(samples, f"{_APF}nominal_limit_seats", "priority_level")
+    seats = counters.by(samples, f"{_APF}nominal_limit_seats", "priority_level")
     most = backlog.inqueue
     return [ApfLevel(name=name, nominal_seats=seats[name], most_inqueue=most.get(name)) for name in seats]
 
@@ -285,16 +253,16 @@ def _levels(samples: Sequence[Sample], backlog: Backlog) -> list[ApfLevel]:
 def _limiter(component: str, samples: Sequence[Sample]) -> LimiterWait:
     return LimiterWait(
         component=component,
-        calls=_count(samples, f"{_LIMITER}_count"),
+        calls=counters.count(samples, f"{_LIMITER}_count"),
         seconds=metrics.total(samples, f"{_LIMITER}_sum"),
-        p99=upper_edge(samples, _LIMITER, 0.99),
+        p99=counters.upper_edge(samples, _LIMITER, 0.99),
     )
 
 
 def _creates(samples: Sequence[Sample]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in CREATES:
-        for status, count in _by(samples, name, "status").items():
+        for status, count in counters.by(samples, name, "status").items():
             found[status] = found.get(status, 0) + count
     return found
 
@@ -303,15 +271,15 @@ def _owners(samples: Sequence[Sample]) -> dict[str, int]:
     succeeded = [sample for sample in samples if sample.labels.get("status") == "success"]
     found: dict[str, int] = {}
     for name in CREATES:
-        for (kind,) in _values(succeeded, name, "owner_api_kind"):
+        for (kind,) in counters.values(succeeded, name, "owner_api_kind"):
             of_kind = [each for each in succeeded if each.labels.get("owner_api_kind", "") == kind]
-            if count := _count(of_kind, name):
+            if count := counters.count(of_kind, name):
                 found[kind] = found.get(kind, 0) + count
     return found
 
 
 def _queues(samples: Sequence[Sample]) -> list[str]:
-    there = {name for (name,) in _values(samples, "workqueue_adds_total", "name")}
+    there = {name for (name,) in counters.values(samples, "workqueue_adds_total", "name")}
     return [name for name in _QUEUES if name in there]
 
 
@@ -320,14 +288,14 @@ def _queue(samples: Sequence[Sample], last: Sequence[Sample], name: str, backlog
     return Workqueue(
         component=CONTROLLER_MANAGER,
         name=name,
-        adds=_count(samples, "workqueue_adds_total", name=name),
-        retries=_count(samples, "workqueue_retries_total", name=name),
+        adds=counters.count(samples, "workqueue_adds_total", name=name),
+        retries=counters.count(samples, "workqueue_retries_total", name=name),
         deepest=backlog.depth.get(name),
-        depth=_count(last, "workqueue_depth", name=name),
-        queue_mean=_mean(samples, queue, name=name),
-        queue_p99=upper_edge(samples, queue, 0.99, name=name),
-        work_mean=_mean(samples, work, name=name),
-        work_p99=upper_edge(samples, work, 0.99, name=name),
+        depth=counters.count(last, "workqueue_depth", name=name),
+        queue_mean=counters.mean(samples, queue, name=name),
+        queue_p99=counters.upper_edge(samples, queue, 0.99, name=name),
+        work_mean=counters.mean(samples, work, name=name),
+        work_p99=counters.upper_edge(samples, work, 0.99, name=name),
     )
 
 
@@ -337,9 +305,11 @@ def _prepares(counted: Mapping[str, Sequence[Sample]]) -> list[NodeCalls]:
         program, _, node = component.partition("/")
         if program != "kubelet":
             continue
-        for operation, is_error in _values(samples, f"{_PREPARE}_count", "operation_name", "is_error"):
+        for operation, is_error in counters.values(
+            samples, f"{_PREPARE}_count", "operation_name", "is_error"
+        ):
             labels = {"operation_name": operation, "is_error": is_error}
-            count = _count(samples, f"{_PREPARE}_count", **labels)
+            count = counters.count(samples, f"{_PREPARE}_count", **labels)
             if not count:
                 continue
             calls.append(
@@ -349,7 +319,7 @@ def _prepares(counted: Mapping[str, Sequence[Sample]]) -> list[NodeCalls]:
                     failed=is_error == "true",
                     count=count,
                     mean=metrics.total(samples, f"{_PREPARE}_sum", **labels) / count,
-                    p99=upper_edge(samples, _PREPARE, 0.99, **labels),
+                    p99=counters.upper_edge(samples, _PREPARE, 0.99, **labels),
                 )
             )
     return calls
@@ -369,11 +339,11 @@ def _latencies(samples: Sequence[Sample]) -> list[ApiLatency]:
             resource=resource,
             scope=scope,
             count=count,
-            p50=upper_edge(found, _API, 0.5),
-            p99=upper_edge(found, _API, 0.99),
+            p50=counters.upper_edge(found, _API, 0.5),
+            p99=counters.upper_edge(found, _API, 0.99),
         )
         for (verb, resource, scope), found in sorted(series.items())
-        if (count := _count(found, f"{_API}_count"))
+        if (count := counters.count(found, f"{_API}_count"))
     ]
 
 

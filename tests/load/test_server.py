@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from clusters.metrics import Sample
 from harness.errors import EnvironmentBlocked
 from harness.kube import KubeClient
-from load import server
+from load import counters, server
 from load.backlog import Backlog
 from load.books import Component, ServerBooks
 from load.server import Reading
@@ -351,9 +351,9 @@ def test_a_quantile_is_the_upper_edge_of_its_bucket(share: float, expected: floa
         for edge, counts in edges.items()
         for index, count in enumerate(counts)
     ]
-    assert server.upper_edge(found, "h", share) == expected
-    assert server.upper_edge(found, "h", 0.5, series="none") is None
-    assert math.isclose(server.upper_edge(found, "h", 1.0, series="0") or 0, 1.0)
+    assert counters.upper_edge(found, "h", share) == expected
+    assert counters.upper_edge(found, "h", 0.5, series="none") is None
+    assert math.isclose(counters.upper_edge(found, "h", 1.0, series="0") or 0, 1.0)
 
 
 def test_the_books_survive_their_file(book: ServerBooks) -> None:
