@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clusters.kind import docker
 
@@ -58,12 +57,15 @@ def running(node: str, program: str) -> list[Process]:
     return sorted(found, key=lambda process: process.pid)
 
 
-def containers(kind_name: str) -> dict[str, dict[str, Any]]:
-    """The containers of a cluster by name, as `docker inspect` shows them; also those that have stopped."""
-    names = docker.run(
+def containers(kind_name: str) -> list[str]:
+    """The ids of a cluster's containers; also of those that have stopped."""
+    return docker.run(
         ["ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={kind_name}"]
     ).split()
-    if not names:
-        return {}
-    inspected = json.loads(docker.run(["inspect", *names]))
-    return {each["Name"].lstrip("/"): each for each in inspected}
+
+
+def published(node: str) -> dict[str, int]:
+    """The ports of a node that are open on this machine: `10259/tcp` -> the port here."""
+    (inspected,) = json.loads(docker.run(["inspect", node]))
+    ports: dict[str, list[dict[str, str]] | None] = inspected["NetworkSettings"]["Ports"]
+    return {port: int(bound[0]["HostPort"]) for port, bound in ports.items() if bound}

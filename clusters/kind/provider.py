@@ -27,12 +27,14 @@ from clusters.records import new_id
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.files import write_atomically
 from harness.kube import KubeClient
-from harness.waiting import wait_until
+from harness.waiting import NotYet, wait_until
 
 _CREATE_SECONDS = 300.0
 _READY_SECONDS = 120.0
 _DELETE_SECONDS = 120.0
 _LOAD_SECONDS = 120.0
+_BEING_REMOVED = "is already in progress"
+"""What the daemon answers when a container is to be removed that it is just removing."""
 _DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 
 
@@ -171,7 +173,12 @@ def _remove(found: KindState) -> None:
 
 
 def _deleted(found: KindState) -> bool:
-    _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+    try:
+        _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+    except EnvironmentBlocked as error:
+        if _BEING_REMOVED not in str(error):
+            raise
+        raise NotYet(error) from error
     return not nodes.containers(found.kind_name)
 
 
@@ -290,12 +297,8 @@ class _BringUp:
         _kind(self.state, create, _CREATE_SECONDS)
 
     def _note_ports(self) -> None:
-        control_plane = nodes.containers(self.state.kind_name)[self.state.control_plane]
-        published: Mapping[str, Any] = control_plane["NetworkSettings"]["Ports"]
-        ports = {
-            component: int(published[f"{port}/tcp"][0]["HostPort"])
-            for component, port in config.METRICS_PORTS.items()
-        }
+        published = nodes.published(self.state.control_plane)
+        ports = {component: published[f"{port}/tcp"] for component, port in config.METRICS_PORTS.items()}
         self._update({"ports": ports})
 
     def _load_images(self) -> None:
