@@ -1,8 +1,8 @@
 """What `dra-harness compare` finds between real runs: `python -m benchmarks.compare_runs [--runs 5]`.
 
-One cluster, three sets of runs in turn: two of the cluster as it is, one with a worse scheduler. Once it
-stands still for a part of the time, which costs latency; once it is what limits the rate, and has a tenth
-less CPU.
+One cluster, three sets of runs in turn: two of the cluster as it is, one of a worse cluster. Once its
+scheduler stands still for a part of the time, which costs latency; once its controller manager, which limits
+the rate, allows itself a tenth less.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ import psutil
 from benchmarks.main_job import timed
 from clusters import processes
 from clusters.components import BuildSource
-from clusters.local import cgroups
 from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
-from clusters.metrics import SCHEDULER
+from clusters.metrics import CONTROLLER_MANAGER, SCHEDULER
 from harness.kube import KubeClient
 from harness.waiting import wait_until
 from load import limits
@@ -36,11 +35,9 @@ from load.request import LimitSet
 from load.result import LoadResult, read
 
 _CLUSTER = "bench-compare"
-_PROFILE = Path(__file__).parent / "profiles" / "template-rate.yaml"
+_PROFILES = Path(__file__).parent / "profiles"
 _BASE, _SAME, _SLOWED = SIDES = ("base", "same", "slowed")
 _EVERY = 5.0
-_PERIOD = 100_000
-"""Microseconds; the kernel's own default."""
 
 
 @contextmanager
@@ -65,43 +62,42 @@ def standing_still(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def cpu(share: float) -> Iterator[None]:
-    """The scheduler gets at most so much of a core."""
-    root = Path("/sys/fs/cgroup") if cgroups.is_v2() else Path("/sys/fs/cgroup/cpu")
-    group = root / f"dra-harness-{_CLUSTER}"
-    group.mkdir()
-    quota = str(round(share * _PERIOD))
-    try:
-        if cgroups.is_v2():
-            (group / "cpu.max").write_text(f"{quota} {_PERIOD}")
-        else:
-            (group / "cpu.cfs_period_us").write_text(str(_PERIOD))
-            (group / "cpu.cfs_quota_us").write_text(quota)
-        (group / "cgroup.procs").write_text(str(_scheduler()))
-        yield
-    finally:
-        for pid in (group / "cgroup.procs").read_text().split():
-            (root / "cgroup.procs").write_text(pid)
-        group.rmdir()
+def claim_requests(qps: int) -> Iterator[None]:
+    """The controller manager, which makes the claims, allows itself so many requests per second."""
+    flags = limits.Limits(qps, qps).flags
+    LocalProvider(BuildSource()).restart(_CLUSTER, CONTROLLER_MANAGER, flags=flags)
+    yield
 
 
 @dataclass(frozen=True)
 class Injection:
-    """A load, and what is done to the scheduler on the sides that are alike and on the other one."""
+    """A load, and how the cluster is while it runs, on the sides that are alike and on the other one."""
 
     name: str
+    profile: str
     rate: float
     """Pods offered per second."""
     usual: Callable[[], AbstractContextManager[None]]
     slowed: Callable[[], AbstractContextManager[None]]
     measure: str
     """What it changes."""
+    as_stranger: bool = False
+    """The runs know a kubeconfig only: they can neither see the components' limits nor set them."""
 
 
 INJECTIONS = (
-    Injection("latency", 20, nullcontext, partial(standing_still, 0.5), "bound.p99"),
-    Injection("throughput", 40, partial(cpu, 0.20), partial(cpu, 0.18), "rate.bound"),
+    Injection("latency", "template-rate", 20, nullcontext, partial(standing_still, 0.5), "bound.p99"),
+    Injection(
+        "throughput",
+        "template-limited",
+        30,
+        partial(claim_requests, 60),
+        partial(claim_requests, 54),
+        "rate.bound",
+        as_stranger=True,
+    ),
 )
+_WARM_UP = Injection("warm-up", "template-rate", 20, nullcontext, nullcontext, "")
 
 
 def main() -> None:
@@ -117,7 +113,7 @@ def main() -> None:
         with nullcontext(options.results) if options.results else tempfile.TemporaryDirectory() as folder:
             results = Path(folder)
             _open_limits()
-            _load(results, "warm-up", 20, 5)
+            _load(_WARM_UP, results, "warm-up", 5)
             for injection in INJECTIONS:
                 if options.only in (None, injection.name):
                     _compare(injection, results, options.runs, options.seconds)
@@ -131,14 +127,18 @@ def _compare(injection: Injection, results: Path, runs: int, seconds: int) -> No
         for side in SIDES:
             with (injection.slowed if side == _SLOWED else injection.usual)():
                 run_id = f"{injection.name}-{side}-{number}"
-                sets[side].append(_load(results, run_id, injection.rate, seconds))
+                sets[side].append(_load(injection, results, run_id, seconds))
     for side, target in ((_SAME, "no regression"), (_SLOWED, "regression")):
         _print(injection, side, compare(sets[_BASE], sets[side]), target)
 
 
-def _load(results: Path, run_id: str, rate: float, seconds: int) -> LoadResult:
-    command = [sys.executable, "-m", "cli.main", "load", str(_PROFILE), "--cluster", _CLUSTER]
-    options = ["--rate", str(rate), "--seconds", str(seconds), "--run-id", run_id]
+def _load(injection: Injection, results: Path, run_id: str, seconds: int) -> LoadResult:
+    profile = _PROFILES / f"{injection.profile}.yaml"
+    cluster = ["--cluster", _CLUSTER]
+    if injection.as_stranger:
+        cluster = ["--kubeconfig", str(ClusterState.load(_CLUSTER).cluster().kubeconfig)]
+    command = [sys.executable, "-m", "cli.main", "load", str(profile), *cluster]
+    options = ["--rate", str(injection.rate), "--seconds", str(seconds), "--run-id", run_id]
     environment = {**os.environ, "DRA_HARNESS_RESULTS": str(results)}
     subprocess.run([*command, *options], check=False, stdout=subprocess.DEVNULL, env=environment)
     return read(results / run_id)
