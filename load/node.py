@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,7 +98,8 @@ class NodeWatch:
         for node in self._cluster.nodes:
             found |= set(node.cdi_dir.glob("*"))
             for directory in node.kubelet_dir.glob("plugins/*/dra-device-metadata"):
-                found |= {path for path in directory.rglob("*") if path.is_file()}
+                # Not `rglob`: it raises where the driver removes a folder meanwhile.
+                found |= {Path(parent, name) for parent, _, names in os.walk(directory) for name in names}
         return found
 
     def _calls(self, after: int) -> list[Call]:

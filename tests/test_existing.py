@@ -126,6 +126,17 @@ class Stranger:
             wait_until(lambda: self.admin.find(_CONFIG_MAPS, "kube-root-ca.crt", name), 60, "a certificate")
         return made
 
+    def wait_status(self, resource: Resource, name: str, namespace: str | None, key: str) -> None:
+        """Wait until a controller has written something into an object's status."""
+
+        def written() -> bool:
+            found = self.admin.get(resource, name, namespace)
+            if not found.get("status", {}).get(key):
+                raise NotYet(found.get("status"))
+            return True
+
+        wait_until(written, 60, f"status.{key} of {name}")
+
     def remove(self, resource: Resource, name: str) -> None:
         """Delete an object, and wait until it is gone."""
         self.admin.delete(resource, name)
@@ -148,6 +159,9 @@ def _plant_look_alikes(stranger: Stranger, token: str) -> None:
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     slice_ = {"driver": f"gpu-{token}.dra-harness.dev", "allNodes": True, "pool": pool}
     stranger.plant(RESOURCE_SLICES, f"t{token}-slice-0", spec={**slice_, "devices": [{"name": "gpu-0"}]})
+    # What the controllers write to them belongs to the cluster as it was.
+    stranger.wait_status(RESOURCE_QUOTAS, "quota", f"t{token}", "used")
+    stranger.wait_status(DEVICE_TAINT_RULES, f"t{token}-limits", None, "conditions")
 
 
 @pytest.fixture(scope="module")

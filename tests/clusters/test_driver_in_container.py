@@ -90,9 +90,11 @@ def test_a_pod_gets_its_device(release: Release, workloads: Workloads) -> None:
 
 
 def test_control_comes_through_the_api_servers_proxy(release: Release) -> None:
-    status = release.client("node-1").status()
+    client = release.client("node-1")
+    status = client.status()
     assert (status.driver, [node.name for node in status.nodes]) == (release.driver, ["node-1"])
-    assert status.nodes[0].registered
+    # A kubelet looks for new drivers once a second; the pod is Ready as soon as its slices are there.
+    wait_until(lambda: client.status().nodes[0].registered, 60, "the kubelet to register the driver")
     assert status.pid == 1
 
     release.client("node-1").set_taints("dev-1", [{"key": "example.com/odd", "effect": "NoSchedule"}])
@@ -208,7 +210,7 @@ def test_its_containers_have_no_capability_and_few_places_to_write(release: Rele
     processes = [
         path
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if b"fake_driver" in path.read_bytes() and b"/usr/bin/python3.11" in path.read_bytes()
+        if all(word in _command_line(path) for word in (b"fake_driver", b"/usr/bin/python3.11"))
     ]
     assert processes
     for path in processes:
@@ -224,6 +226,13 @@ def test_its_containers_have_no_capability_and_few_places_to_write(release: Rele
             "/var/lib/kubelet/plugins_registry",
             "/var/run/cdi",
         }
+
+
+def _command_line(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""
 
 
 def test_a_release_that_is_deleted_leaves_an_empty_folder_at_most(

@@ -26,7 +26,7 @@ from fake_driver.api import (
 from fake_driver.channels import unix_channel
 from fake_driver.files import ShortPath
 
-TIMEOUT = 10
+TIMEOUT = 60
 DRA: dict[str, tuple[Any, Any]] = {
     "v1": (dra_v1_pb2, dra_v1_pb2_grpc),
     "v1beta1": (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc),

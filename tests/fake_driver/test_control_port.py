@@ -70,7 +70,7 @@ def ask(serve: Serve) -> Ask:
         method: str = "POST", path: str = "/echo", body: Any = b'{"text": "hi"}', **headers: str
     ) -> tuple[int, Any]:
         assert server.address
-        with closing(http.client.HTTPConnection(*server.address, timeout=5)) as connection:
+        with closing(http.client.HTTPConnection(*server.address, timeout=60)) as connection:
             sent = {name.replace("_", "-"): each for name, each in headers.items()}
             connection.request(method, path, body, sent)
             response = connection.getresponse()
@@ -165,7 +165,7 @@ def test_readiness_is_told_to_everybody(serve: Serve) -> None:
 
     def probe(path: str) -> tuple[int, Any]:
         assert server.address
-        connection = http.client.HTTPConnection(*server.address, timeout=5)
+        connection = http.client.HTTPConnection(*server.address, timeout=60)
         connection.request("GET", path)
         response = connection.getresponse()
         answer = json.loads(response.read())
@@ -190,9 +190,9 @@ def test_a_port_that_is_taken_is_one_clear_error(serve: Serve) -> None:
 def test_more_clients_than_there_is_room_for_are_hung_up_on(serve: Serve) -> None:
     server = serve()
     assert server.address
-    silent = [socket.create_connection(server.address, timeout=5) for _ in range(64)]
+    silent = [socket.create_connection(server.address, timeout=60) for _ in range(64)]
     try:
-        with socket.create_connection(server.address, timeout=5) as one_more:
+        with socket.create_connection(server.address, timeout=60) as one_more:
             assert one_more.recv(1) == b""
     finally:
         for each in silent:

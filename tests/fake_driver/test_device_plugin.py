@@ -57,7 +57,7 @@ def start_plugin(tmp_path: Path) -> Iterator[Start]:
 
 def wait_registered(client: DevicePluginClient, times: int = 1) -> None:
     wait_until(
-        lambda: client.status().nodes[0].registrations == times, 5, f"{times} registrations", interval=0.02
+        lambda: client.status().nodes[0].registrations == times, 60, f"{times} registrations", interval=0.02
     )
 
 
@@ -83,7 +83,7 @@ def test_registers_and_registers_again_when_the_kubelet_restarts(
 
 def test_waits_for_a_kubelet(start_plugin: Start, tmp_path: Path) -> None:
     client = start_plugin()
-    wait_until(lambda: "no kubelet at" in client.status().nodes[0].error, 5, "the reason", interval=0.02)
+    wait_until(lambda: "no kubelet at" in client.status().nodes[0].error, 60, "the reason", interval=0.02)
     manager = StubDeviceManager(tmp_path / "kubelet" / "device-plugins")
     try:
         wait_registered(client)
@@ -100,7 +100,7 @@ def test_a_folder_that_it_cannot_use_for_a_while_is_said_and_tried_again(
     folder = manager.directory
     folder.rename(folder.with_name("away"))
     folder.symlink_to(folder.name)  # a loop
-    wait_until(lambda: "ymbolic links" in client.status().nodes[0].error, 5, "the reason", interval=0.02)
+    wait_until(lambda: "ymbolic links" in client.status().nodes[0].error, 60, "the reason", interval=0.02)
     folder.unlink()
     folder.with_name("away").rename(folder)
     wait_registered(client, 2)

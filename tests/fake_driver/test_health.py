@@ -55,7 +55,7 @@ def test_the_stream_ends_on_cancel(rig: Rig) -> None:
     with rig.kubelet().watch_health() as stream:
         next(stream)
         assert rig.client.status().node(NODE).health_streams == 1
-    wait_until(lambda: rig.client.status().node(NODE).health_streams == 0, 5, "the end", interval=0.02)
+    wait_until(lambda: rig.client.status().node(NODE).health_streams == 0, 60, "the end", interval=0.02)
 
 
 def test_a_new_inventory_is_reported(rig: Rig) -> None:

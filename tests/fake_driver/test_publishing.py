@@ -128,11 +128,11 @@ def test_deleted_slices_come_back(start: Callable[..., Rig]) -> None:
     rig = start(inventory=profile(200))
     names = [slice_["metadata"]["name"] for slice_ in rig.api.slices()]
     rig.api.delete(f"{SLICES}/{names[1]}")
-    wait_until(lambda: len(rig.api.slices()) == 2, 5, "the slice to come back", interval=0.02)
+    wait_until(lambda: len(rig.api.slices()) == 2, 60, "the slice to come back", interval=0.02)
     assert shape(rig.api.slices()) == [(1, 2, 128), (1, 2, 72)]
     for slice_ in rig.api.slices():
         rig.api.delete(f"{SLICES}/{slice_['metadata']['name']}")  # as a starting kubelet does
-    wait_until(lambda: len(rig.api.slices()) == 2, 5, "both slices to come back", interval=0.02)
+    wait_until(lambda: len(rig.api.slices()) == 2, 60, "both slices to come back", interval=0.02)
     assert shape(rig.api.slices()) == [(1, 2, 128), (1, 2, 72)]
 
 
@@ -153,21 +153,21 @@ def test_edited_slices_are_put_right(rig: Rig, edit: str) -> None:
         owners = now["metadata"].get("ownerReferences") == original["metadata"]["ownerReferences"]
         return bool(owners and now["spec"] == original["spec"])
 
-    wait_until(restored, 5, "the slice to be restored", interval=0.02)
+    wait_until(restored, 60, "the slice to be restored", interval=0.02)
 
 
 def test_a_foreign_generation_is_topped(rig: Rig) -> None:
     (slice_,) = rig.api.slices()
     slice_["spec"]["pool"]["generation"] = 41
     rig.api.put(f"{SLICES}/{slice_['metadata']['name']}", slice_)
-    wait_until(lambda: shape(rig.api.slices()) == [(42, 1, 2)], 5, "generation 42", interval=0.02)
+    wait_until(lambda: shape(rig.api.slices()) == [(42, 1, 2)], 60, "generation 42", interval=0.02)
 
 
 def test_a_foreign_slice_in_the_pool_is_removed(rig: Rig) -> None:
     (slice_,) = rig.api.slices()
     slice_["metadata"] = {"name": "zzz"}
     rig.api.put(f"{SLICES}/zzz", slice_)
-    wait_until(lambda: len(rig.api.slices()) == 1, 5, "the foreign slice to go", interval=0.02)
+    wait_until(lambda: len(rig.api.slices()) == 1, 60, "the foreign slice to go", interval=0.02)
 
 
 def test_stop_keeps_the_slices_and_a_restart_changes_nothing(start: Callable[..., Rig]) -> None:
@@ -228,7 +228,7 @@ def test_dropped_fields_are_reported_and_not_fought_over(rig: Rig) -> None:
     writes = len(rig.api.writes())
     reads = len(rig.api.requests)
     rig.api.put(f"{SLICES}/{slice_['metadata']['name']}", slice_)  # a change of nothing
-    wait_until(lambda: len(rig.api.requests) > reads, 5, "the driver to look", interval=0.02)
+    wait_until(lambda: len(rig.api.requests) > reads, 60, "the driver to look", interval=0.02)
     rig.client.set_taints("dev-1", [])
     assert len(rig.api.writes()) == writes
 

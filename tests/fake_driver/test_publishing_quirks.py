@@ -78,7 +78,7 @@ def test_numa_renumbers_what_was_taken_away(start: StartRig) -> None:
     assert published(rig) == AS_ASKED
     (slice_,) = rig.api.slices()
     rig.api.delete(f"{SLICES}/{slice_['metadata']['name']}")
-    wait_until(lambda: published(rig) == RENUMBERED, 5, "the slice to come back", interval=0.02)
+    wait_until(lambda: published(rig) == RENUMBERED, 60, "the slice to come back", interval=0.02)
 
 
 def test_numa_renumbers_what_another_process_published(start: StartRig) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,7 +164,7 @@ def test_every_shape_of_pod_is_served_and_the_servers_count_what_was_sent(ground
         claims = ground.admin.list(RESOURCE_CLAIMS, namespace)
         for shape in served:
             sender(ground).delete(PODS, shape.name, namespace, grace_seconds=0)
-        assert cleanup.settle(ground.admin, ground.names, before, 30) == []
+        assert cleanup.settle(ground.admin, ground.names, before, 60) == []
     last = server.read(ground.cluster, ground.admin)
     samples = sampler.samples
     book = server.books(
@@ -212,12 +211,15 @@ def test_every_shape_of_pod_is_served_and_the_servers_count_what_was_sent(ground
 
 def test_a_quota_is_in_force_from_the_first_pod_on(ground: Ground) -> None:
     limited = SHAPES[-1]
+    before = cleanup.census(ground.admin, ground.names)
     send(ground, limited, "within")
     with pytest.raises(ApiError) as raised:
         send(ground, limited, "beyond")
     assert raised.value.status == 403
     assert "exceeded quota" in raised.value.message
+    wait_bound(ground, ground.namespaces["limited"])
     sender(ground).delete(PODS, "within", ground.namespaces["limited"], grace_seconds=0)
+    assert cleanup.settle(ground.admin, ground.names, before, 60) == []
 
 
 def test_claims_that_stay_are_leaked(ground: Ground) -> None:
@@ -227,7 +229,7 @@ def test_claims_that_stay_are_leaked(ground: Ground) -> None:
     (leaked,) = cleanup.settle(ground.admin, ground.names, before, 0.5)
     assert (leaked.invariant, leaked.object) == ("leaked-claim", f"{namespace}/left")
     ground.admin.delete(RESOURCE_CLAIMS, "left", namespace)
-    assert cleanup.settle(ground.admin, ground.names, before, 10) == []
+    assert cleanup.settle(ground.admin, ground.names, before, 60) == []
 
 
 def test_a_fingerprint_says_what_the_run_was_under(ground: Ground) -> None:
@@ -273,9 +275,7 @@ def test_a_killed_run_is_swept_and_limits_come_back(
     assert raised.value.status in (401, 403)  # the server remembers for ten seconds that the token was valid
     before = limits.observed(made, admin)
     other = LimitSet.DEFAULT if before["kube-scheduler"] == Limits(1000, 2000) else LimitSet.OPEN
-    started = time.monotonic()
     changed = limits.apply(provider, made, admin, other)
     assert changed == dict(limits.SETS[other])
-    assert time.monotonic() - started < 30
     back = LimitSet.OPEN if other is LimitSet.DEFAULT else LimitSet.DEFAULT
     assert limits.apply(provider, made, admin, back) == before

@@ -65,7 +65,7 @@ def test_nobody_waits_for_a_trial_that_is_over() -> None:
     clock.stop()
 
     for waiter in waiters:
-        waiter.join(5)
+        waiter.join(60)
     assert results == [False, False]
     assert clock.over
 
@@ -80,7 +80,7 @@ def test_until_waits_for_the_start() -> None:
 
     clock.started(time.time())
 
-    waiter.join(5)
+    waiter.join(60)
     assert waited == [True]
 
 

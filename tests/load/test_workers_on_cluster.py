@@ -129,7 +129,7 @@ def test_two_workers_count_what_one_process_does(site: Site) -> None:
     before = set((site.root / "tmp").iterdir())  # a killed worker's, from another test
     run, workers = site.crew("crew")
     code = ended(run)[0]
-    outcomes = [ended(worker, 30) for worker in workers]
+    outcomes = [ended(worker, 60) for worker in workers]
 
     (alone,), (crew,) = site.result("alone").trials, site.result("crew").trials
     result = site.result("crew")
@@ -178,9 +178,9 @@ def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None
     try:
         site.wait_for_load("killed", run)
         run.kill()
-        outcomes = [ended(worker, 20) for worker in workers]
+        outcomes = [ended(worker, 60) for worker in workers]
         component = "generator/01-main"
-        wait_until(lambda: not processes.find(site.cluster.id, component), 30, "Locust's master to end")
+        wait_until(lambda: not processes.find(site.cluster.id, component), 60, "Locust's master to end")
     finally:
         for process in (run, *workers):
             process.kill()
@@ -190,7 +190,7 @@ def test_a_run_that_is_killed_ends_its_generators_everywhere(site: Site) -> None
     assert all("is gone: it closed the connection" in out for _, out in outcomes)
     assert set((site.root / "tmp").iterdir()) <= before
     kube = KubeClient.from_kubeconfig(site.cluster.kubeconfig)
-    wait_until(lambda: not _churned(kube), 30, "the workers' pods to be gone")
+    wait_until(lambda: not _churned(kube), 60, "the workers' pods to be gone")
 
 
 def _churned(kube: KubeClient) -> list[str]:
@@ -205,7 +205,7 @@ def test_a_stop_in_locusts_web_ui_ends_the_run(site: Site) -> None:
         site.wait_for_load("stopped", run)
         with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/stop", data=b"")):
             pass
-        code, said = ended(run, 60)
+        code, said = ended(run)
     finally:
         run.kill()
         run.communicate()

@@ -19,6 +19,7 @@ from clusters.manifests import DAEMON_SETS
 from clusters.pod_proxy import PodProxyTransport
 from harness.kube import NAMESPACES, PODS, RESOURCE_SLICES, KubeClient, Object
 from harness.waiting import NotYet, wait_until
+from tests.support.files import tree
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Release:
         for node in self.cluster.nodes:
             base = node.kubelet_dir.parents[1]
             for folder in ("lib/kubelet/plugins", "lib/kubelet/plugins_registry", "run/cdi"):
-                found |= {str(path.relative_to(base.parent)) for path in (base / folder).rglob("*")}
+                found |= {str(path.relative_to(base.parent)) for path in tree(base / folder)}
         return {path for path in found if self.driver in path}
 
 

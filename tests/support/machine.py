@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.settings import machine_root
+from tests.support.files import tree
 
+_CGROUPS = Path("/sys/fs/cgroup")
 _FOLDERS = ("/run/netns", "/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers")
 _SYSCTLS = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "net/ipv4/ip_forward")
 _MARK = b"DRA_HARNESS_CLUSTER="
@@ -65,7 +67,9 @@ def look(state_dir: Path) -> Machine:
             for address in link["addr_info"]
             if address.get("family") == "inet" and not any(each in address["label"] for each in foreign)
         ),
-        cgroups=_without(foreign, map(str, Path("/sys/fs/cgroup").glob("**/dra-harness-*"))),
+        cgroups=_without(
+            foreign, (str(path) for path in tree(_CGROUPS) if path.name.startswith("dra-harness-"))
+        ),
         files=_files(state_dir),
         sysctls=incomparable if foreign else frozenset(map(_sysctl, _SYSCTLS)),
         registry=frozenset(registered - foreign),
@@ -119,7 +123,7 @@ def _ip(what: str) -> list[dict[str, Any]]:
 
 
 def _files(state_dir: Path) -> frozenset[str]:
-    found = {str(path) for path in state_dir.rglob("*")} if state_dir.exists() else set()
+    found = set(map(str, tree(state_dir)))
     for folder in (*map(Path, _FOLDERS), state_dir):
         if folder.exists():
             found |= {str(folder), *map(str, folder.iterdir())}

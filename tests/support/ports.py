@@ -9,10 +9,11 @@ def two_free_ports() -> int:
     """A port that is free now, with the one after it."""
     while True:
         with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
+            # Linux gives odd ports to servers; the second one is the one that stays free for longer.
+            two.bind(("127.0.0.1", 0))
+            port: int = two.getsockname()[1] - 1
             try:
-                two.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+                one.bind(("127.0.0.1", port))
+            except OSError:
                 continue
             return port

@@ -30,6 +30,7 @@ from harness.kube import (
 from harness.waiting import wait_until
 from suites.workload import Container, pod_manifest
 from tests.support.commands import Command
+from tests.support.files import tree
 from tests.support.machine import look
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -61,10 +62,9 @@ def test_the_bundled_driver_serves_every_node(local_cluster: Cluster, kube: Kube
 
 def test_every_server_is_on_loopback_only(local_cluster: Cluster) -> None:
     listening = {
-        (process.component, connection.laddr.ip)
+        (process.component, address)
         for process in processes.find(local_cluster.id)
-        for connection in psutil.Process(process.pid).net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
+        for address in _listens_on(process.pid)
     }
 
     assert {component for component, _ in listening} >= {"etcd", "kube-apiserver", "kubelet/node-1"}
@@ -72,11 +72,8 @@ def test_every_server_is_on_loopback_only(local_cluster: Cluster) -> None:
 
 
 def test_credentials_are_for_their_owner_only(local_cluster: Cluster) -> None:
-    secret = [
-        path
-        for pattern in ("**/*.key", "**/*.kubeconfig", "**/control.sock")
-        for path in local_cluster.directory.glob(pattern)
-    ]
+    files = tree(local_cluster.directory)
+    secret = [path for path in files if path.suffix in {".key", ".kubeconfig"} or path.name == "control.sock"]
 
     assert len(secret) > 10
     assert {stat.S_IMODE(path.stat().st_mode) for path in secret} == {0o600}
@@ -117,17 +114,22 @@ def test_a_pod_runs_and_its_log_is_read_through_the_api(kube: KubeClient) -> Non
     pod = kube.get(PODS, "runs", "default")
     report = json.loads(kube.logs("default", "runs"))
     kube.delete(PODS, "runs", "default")
+    wait_until(lambda: kube.find(PODS, "runs", "default") is None, 60, "the pod to be gone")
 
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
     assert report["args"] == ["/pod", "--exit", "3"]
     assert not any("dra-harness" in device for device in report["devices"])
 
 
-def test_two_clusters_side_by_side(local_cluster: Cluster) -> None:
+def test_two_clusters_side_by_side_one_on_a_port_of_the_users(local_cluster: Cluster) -> None:
+    (port,) = free_ports(1)
     provider = LocalProvider(BuildSource())
-    second = provider.up(ClusterSpec(name="second", nodes=1, ephemeral=True), SilentProgress())
+    second = provider.up(ClusterSpec(name="second", nodes=1, port=port, ephemeral=True), SilentProgress())
 
     try:
+        assert f"https://127.0.0.1:{port}" in second.kubeconfig.read_text()
+        with pytest.raises(UsageError, match=f"--port {port}: taken"):
+            provider.up(ClusterSpec(name="other", port=port), SilentProgress())
         names = [cluster.name for cluster in provider.list()]
         servers = {
             KubeClient.from_kubeconfig(cluster.kubeconfig).get(NODES, "node-1")["metadata"]["uid"]
@@ -211,20 +213,6 @@ def test_down_needs_no_harness_state_of_its_own(state_dir: Path, dra_harness: Co
     assert again.stderr.strip() == "error: no cluster is named 'one'; there are: none"
 
 
-def test_the_port_is_the_users(state_dir: Path) -> None:
-    (port,) = free_ports(1)
-    provider = LocalProvider(BuildSource())
-    cluster = provider.up(ClusterSpec(name="port", nodes=1, port=port, ephemeral=True), SilentProgress())
-
-    try:
-        assert f"https://127.0.0.1:{port}" in cluster.kubeconfig.read_text()
-        with pytest.raises(UsageError, match=f"--port {port}: taken"):
-            provider.up(ClusterSpec(name="other", port=port), SilentProgress())
-        assert [found.name for found in provider.list()] == ["port"]
-    finally:
-        provider.down("port")
-
-
 def test_components_restart_with_other_gates_while_pods_stay(
     local_cluster: Cluster, kube: KubeClient
 ) -> None:
@@ -267,3 +255,11 @@ def _gate(kube: KubeClient, gate: str) -> int:
         if line.startswith(f'kubernetes_feature_enabled{{name="{gate}"')
     ]
     return int(float(line.split()[-1]))
+
+
+def _listens_on(pid: int) -> list[str]:
+    try:
+        connections = psutil.Process(pid).net_connections("inet")
+    except psutil.NoSuchProcess:  # containerd's helpers come and go with its pods
+        return []
+    return [each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN]

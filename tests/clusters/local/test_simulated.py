@@ -270,7 +270,7 @@ def test_a_pod_gets_a_device_of_its_simulated_node_runs_and_goes(sim_kube: KubeC
     assert status["extendedResourceClaimStatus"]["resourceClaimName"] == claim["metadata"]["name"]
 
     sim_kube.delete(PODS, "gpu", "default")
-    wait_until(lambda: sim_kube.find(PODS, "gpu", "default") is None, 10, "the pod to be gone")
+    wait_until(lambda: sim_kube.find(PODS, "gpu", "default") is None, 60, "the pod to be gone")
     wait_until(lambda: not special_claims(sim_kube, "gpu"), 30, "its claim to be gone")
 
 

@@ -119,7 +119,7 @@ def test_nvml_is_the_one_among_the_drivers_files(machine: Machine, inventory: Ma
     made.start(lambda: None)
     library.unlink()
     library.symlink_to(machine.library)
-    wait_until(lambda: made.for_node("node-1").devices, 10, "the GPU", interval=0.05)
+    wait_until(lambda: made.for_node("node-1").devices, 60, "the GPU", interval=0.05)
 
 
 def test_where_nvml_is_looked_for(machine: Machine) -> None:

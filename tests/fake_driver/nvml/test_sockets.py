@@ -119,16 +119,16 @@ def test_health_is_streamed_as_it_changes(rig: Rig, machine: Machine, version: s
 def test_taints_follow_in_the_same_generation(rig: Rig, machine: Machine) -> None:
     machine.add(f"fail 1 * {LOST}")
     lost = [{"key": f"{DRIVER}/gpu-lost", "effect": "NoSchedule"}]
-    wait_until(lambda: published(rig)["gpu-1"].get("taints") == lost, 10, "the taint", interval=0.02)
+    wait_until(lambda: published(rig)["gpu-1"].get("taints") == lost, 60, "the taint", interval=0.02)
     assert {slice_["spec"]["pool"]["generation"] for slice_ in rig.api.slices()} == {1}
     machine.take(f"fail 1 * {LOST}")
-    wait_until(lambda: "taints" not in published(rig)["gpu-1"], 10, "its end", interval=0.02)
+    wait_until(lambda: "taints" not in published(rig)["gpu-1"], 60, "its end", interval=0.02)
 
 
 def test_taints_of_the_hardware_and_of_the_control_endpoint_add_up(rig: Rig, machine: Machine) -> None:
     rig.client.set_taints("gpu-1", [Taint(key="a.dev/b", effect="NoSchedule")])
     machine.event(XID, 79, gpu=1)
-    wait_until(lambda: len(published(rig)["gpu-1"]["taints"]) == 2, 10, "both taints", interval=0.02)
+    wait_until(lambda: len(published(rig)["gpu-1"]["taints"]) == 2, 60, "both taints", interval=0.02)
     assert {taint["key"] for taint in published(rig)["gpu-1"]["taints"]} == {"a.dev/b", f"{DRIVER}/xid"}
 
 
@@ -157,7 +157,7 @@ def test_without_nvml_the_driver_serves_and_says_why(machine: Machine, start: Ca
         assert states(next(stream)) == {}
         machine.take(f"fail -1 nvmlInitWithFlags {DRIVER_NOT_LOADED}")
         assert states(next(stream)) == {"gpu-0": HEALTHY}
-    wait_until(lambda: set(published(rig)) == {"gpu-0"}, 10, "the GPU's slice", interval=0.02)
+    wait_until(lambda: set(published(rig)) == {"gpu-0"}, 60, "the GPU's slice", interval=0.02)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_as_a_program_that_finds_the_library_by_itself(
                 machine.event(XID, 79)
                 assert states(next(stream)) == {"gpu-0": UNHEALTHY}
             client.stop()
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
     assert len(api.slices()) == 1

@@ -23,8 +23,8 @@ class Pair:
         self.worker = Channel(self.there, key_of_worker, Side.WORKER)
         greeting = threading.Thread(target=self.worker.greet, args=(5,))
         greeting.start()
-        self.master.greet(5)
-        greeting.join(5)
+        self.master.greet(60)
+        greeting.join(60)
 
     def close(self) -> None:
         self.master.close()
@@ -53,10 +53,10 @@ def test_both_sides_hear_each_other_in_order(pair: Pair) -> None:
     pair.master.send({"welcome": "alpha"})
     pair.master.send({"large": "x" * 300_000})
 
-    assert pair.master.receive(5) == {"name": "alpha"}
-    assert pair.master.receive(5) == {"n": 2}
-    assert pair.worker.receive(5) == {"welcome": "alpha"}
-    heard = pair.worker.receive(5)
+    assert pair.master.receive(60) == {"name": "alpha"}
+    assert pair.master.receive(60) == {"n": 2}
+    assert pair.worker.receive(60) == {"welcome": "alpha"}
+    heard = pair.worker.receive(60)
     assert heard is not None
     assert len(heard["large"]) == 300_000
     assert pair.worker.receive(0.01) is None
@@ -66,7 +66,7 @@ def test_who_has_not_shown_the_key_is_not_listened_to_for_long(pair: Pair) -> No
     """Whoever reaches the port could fill the memory otherwise."""
     pair.there.sendall(b"x" * 200_000)
     with pytest.raises(Lost, match="what it says has no end"):
-        pair.master.receive(5)
+        pair.master.receive(60)
     assert len(pair.master._buffer) < 100_000
 
 
@@ -81,11 +81,11 @@ def test_another_key_is_found_out_and_the_reason_said() -> None:
     pair.worker.send({"name": "stranger"})
 
     with pytest.raises(Lost, match="its key is another one"):
-        pair.master.receive(5)
+        pair.master.receive(60)
     pair.master.refuse("both need the same --key")
 
     with pytest.raises(Refused, match="both need the same --key"):
-        pair.worker.receive(5)
+        pair.worker.receive(60)
     pair.close()
 
 
@@ -94,9 +94,9 @@ def test_a_line_that_is_said_again_is_no_line(pair: Pair) -> None:
     line = pair.there.recv(65536)
     pair.here.sendall(line + line)
 
-    assert pair.worker.receive(5) == {"over": "yes"}
+    assert pair.worker.receive(60) == {"over": "yes"}
     with pytest.raises(Lost, match="said elsewhere, or before"):
-        pair.worker.receive(5)
+        pair.worker.receive(60)
 
 
 def test_a_line_of_another_connection_is_no_line(pair: Pair) -> None:
@@ -105,7 +105,7 @@ def test_a_line_of_another_connection_is_no_line(pair: Pair) -> None:
     pair.here.sendall(other.there.recv(65536))
 
     with pytest.raises(Lost, match="said elsewhere"):
-        pair.worker.receive(5)
+        pair.worker.receive(60)
     other.close()
 
 
@@ -114,14 +114,14 @@ def test_ones_own_line_sent_back_is_no_line(pair: Pair) -> None:
     pair.here.sendall(pair.here.recv(65536))
 
     with pytest.raises(Lost, match="said elsewhere"):
-        pair.worker.receive(5)
+        pair.worker.receive(60)
 
 
 def test_the_end_of_a_connection_is_seen_at_once(pair: Pair) -> None:
     pair.master.close()
 
     with pytest.raises(Lost, match="closed the connection"):
-        pair.worker.receive(5)
+        pair.worker.receive(60)
 
 
 def test_who_is_no_harness_is_not_listened_to() -> None:
@@ -130,6 +130,6 @@ def test_who_is_no_harness_is_not_listened_to() -> None:
     channel = Channel(here, KEY, Side.MASTER)
 
     with pytest.raises(Lost, match="no dra-harness"):
-        channel.greet(5)
+        channel.greet(60)
     channel.close()
     there.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -72,6 +73,11 @@ class Run:
         out, _ = self.process.communicate(timeout=timeout)
         print(out)  # noqa: T201 - pytest shows it with a failure
         return self.process.returncode
+
+    def interrupt(self) -> int:
+        """Have it end before its time, as a user does."""
+        self.process.send_signal(signal.SIGINT)
+        return self.wait()
 
     def report(self) -> WorkerReport:
         """What it left."""

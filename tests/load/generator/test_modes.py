@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -79,22 +79,21 @@ def test_the_web_ui_shows_the_run_and_ends_with_it(tmp_path: Path) -> None:
     port = free_port()
     with serving() as server:
         long = orders(
-            tmp_path, f"http://127.0.0.1:{server.port}", segments=[Segment(seconds=5, start=20, end=20)]
+            tmp_path, f"http://127.0.0.1:{server.port}", segments=[Segment(seconds=600, start=20, end=20)]
         )
         run = start(tmp_path, long, ["--web", str(port)])
         shown = wait_until(lambda: _fetched(f"http://127.0.0.1:{port}/stats/requests"), 60, "the web UI")
-        code = run.wait()
+        assert run.interrupt() == 3
 
-    assert code == 0
     assert '"create"' in shown
-    assert counts(run.report()) == {"completed": 100}
+    assert counts(run.report()) == {"completed": run.report().intended}
 
 
 def _fetched(address: str) -> str | None:
     try:
         with urllib.request.urlopen(address, timeout=5) as answer:
             text: str = answer.read().decode()
-    except (urllib.error.URLError, ConnectionError):
+    except (OSError, http.client.HTTPException):
         return None
     return text if '"create"' in text else None
 
@@ -216,7 +215,7 @@ def test_a_worker_whose_master_dies_ends_within_seconds(tmp_path: Path) -> None:
 
     assert code == 3
     assert "the master was not heard for 5 s" in said
-    assert took < 20
+    assert took < 60
     assert 0 < created < 20 * 60
     assert left == 0, "it deleted its pods before it ended"
 
