@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clusters.existing.reach import explained
 from clusters.interface import Cluster
 from harness import events
 from harness.kube import KubeClient
@@ -15,12 +16,18 @@ def cluster_ready(cluster: Cluster, driver: str) -> events.ClusterReady:
     Args:
         cluster: which.
         driver: the driver under test, in words.
+
+    Raises:
+        EnvironmentBlocked: it doesn't say what version it is.
     """
+    kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
+    with explained(kube.server):
+        kubernetes = kube.version()
     return events.ClusterReady(
         at=events.now(),
         name=cluster.name,
         provider=cluster.provider,
-        kubernetes=KubeClient.from_kubeconfig(cluster.kubeconfig).version(),
+        kubernetes=kubernetes,
         profile=cluster.profile,
         nodes=[*(node.name for node in cluster.nodes), *cluster.nodes_elsewhere],
         driver=driver,

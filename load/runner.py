@@ -16,6 +16,7 @@ import urllib3
 from clusters.driver_host import BUNDLED_DRIVER
 from clusters.existing.presence import Presence
 from clusters.existing.provider import PROVIDER
+from clusters.existing.reach import explained
 from clusters.existing.rights import is_admin
 from clusters.interface import Cluster, ClusterProvider
 from clusters.local.simulated import SIMULATED
@@ -386,4 +387,6 @@ def _simulated_nodes(cluster: Cluster) -> int:
     """Simulated nodes that pods of a load go to: on somebody else's cluster there may be others."""
     if cluster.provider != PROVIDER:
         return cluster.simulated_nodes
-    return len(KubeClient.from_kubeconfig(cluster.kubeconfig).list(NODES, labels=f"{SIMULATED}=true"))
+    kube = KubeClient.from_kubeconfig(cluster.kubeconfig)
+    with explained(kube.server):
+        return len(kube.list(NODES, labels=f"{SIMULATED}=true"))

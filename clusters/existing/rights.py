@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clusters.existing.reach import explained
 from harness.kube import KubeClient, Object, Resource
 
 _ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
@@ -65,8 +66,13 @@ def missing(kube: KubeClient) -> list[Right]:
 
 
 def is_admin(kube: KubeClient) -> bool:
-    """Whether the client's user may do everything, by the API server's word."""
-    return _allowed(kube, Right(EVERYTHING, EVERYTHING, EVERYTHING))
+    """Whether the client's user may do everything, by the API server's word.
+
+    Raises:
+        EnvironmentBlocked: it doesn't say.
+    """
+    with explained(kube.server):
+        return _allowed(kube, Right(EVERYTHING, EVERYTHING, EVERYTHING))
 
 
 def _allowed(kube: KubeClient, right: Right) -> bool:

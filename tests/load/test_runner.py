@@ -166,3 +166,20 @@ def test_what_it_takes_on_somebody_elses_cluster_is_known_before_anything_is_mad
         refused = (EnvironmentBlocked, UsageError)
         with pytest.raises(refused, match=refusal) if refusal else contextlib.nullcontext():
             LoadRunner(request, Provider(KeyboardInterrupt()), Listener(), print)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("question", ["POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ""])
+def test_credentials_that_expire_before_anything_is_made_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """Of the two questions that are asked by then, the first or the second is refused."""
+    request = LoadRequest(
+        profile="ext-churn", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"), cluster="theirs"
+    )
+    answers = {question: 401, "GET /api/v1/nodes": 401}
+    with serve(answers, otherwise={"status": {"allowed": True}}) as address:
+        config = write_config(tmp_path / "config", address, {"token": "t"})
+        theirs = paper_cluster(provider=PROVIDER, kubeconfig=config, nodes_elsewhere=("a",))
+        monkeypatch.setattr(Provider, "attach", lambda *_: theirs, raising=False)
+        with pytest.raises(EnvironmentBlocked, match=r"credentials are expired or refused \(401\)"):
+            LoadRunner(request, Provider(KeyboardInterrupt()), Listener(), print)  # type: ignore[arg-type]
