@@ -66,6 +66,15 @@ def delete(client: KubeClient, objects: Sequence[Object]) -> None:
         client.delete(_resource(each), each["metadata"]["name"], each["metadata"].get("namespace"))
 
 
+def delete_labelled(client: KubeClient, objects: Sequence[Object], label: str, value: str) -> None:
+    """Delete those of the objects that carry a label, the last first; their namesakes are left alone."""
+    for each in reversed(objects):
+        found = find(client, each)
+        if found and found["metadata"].get("labels", {}).get(label) == value:
+            metadata = found["metadata"]
+            client.delete(_resource(each), metadata["name"], metadata.get("namespace"), uid=metadata["uid"])
+
+
 def find(client: KubeClient, each: Object) -> Object | None:
     """The object as it is stored, or None."""
     return client.find(_resource(each), each["metadata"]["name"], each["metadata"].get("namespace"))

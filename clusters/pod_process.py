@@ -100,12 +100,16 @@ class PodProcess(HostedProcess, ABC):
         control.write_text(json.dumps({"port": port, "token": secrets.token_hex(32)}))
 
     def start(self) -> Started:
-        """Create its objects, or let the pods of a killed one come back; without waiting."""
+        """Create its objects, or let the pods of a killed one come back; without waiting.
+
+        Raises:
+            EnvironmentBlocked: there is a namespace of that name that the run can't use.
+        """
         kube = self.kube
+        _ensure_namespace(kube, self.owner)
         if kube.find(DAEMON_SETS, self.release, self.namespace):
             self._restrict(kube, {})
         else:
-            _ensure_namespace(kube, self.owner)
             manifests.create(kube, self._objects())
         return Started(None, 0)
 
@@ -140,13 +144,14 @@ class PodProcess(HostedProcess, ABC):
         self._restrict(kube, _NOWHERE)
         for pod in self._pods(kube).values():
             # Without any grace the pod would be gone before its containers, which have a port and a socket.
-            kube.delete(PODS, pod["metadata"]["name"], self.namespace, grace_seconds=1)
+            metadata = pod["metadata"]
+            kube.delete(PODS, metadata["name"], self.namespace, grace_seconds=1, uid=metadata["uid"])
         self._wait_no_pods(kube)
 
     def stop(self) -> None:
         """End it as its own shutdown does, and remove its objects and files."""
         kube = self.kube
-        manifests.delete(kube, self._objects())
+        manifests.delete_labelled(kube, self._objects(), DRIVERS, self.owner)
         self._wait_no_pods(kube)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -182,17 +187,24 @@ class PodProcess(HostedProcess, ABC):
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": f"{self.release}-control", "namespace": self.namespace},
+            "metadata": {
+                "name": f"{self.release}-control",
+                "namespace": self.namespace,
+                "labels": {DRIVERS: self.owner},
+            },
             "stringData": {"token": control["token"]},
         }
         return manifests.parse(f"{text}\n---\n{json.dumps(secret)}")
 
+    @property
+    def _of_its_pods(self) -> str:
+        return f"app.kubernetes.io/instance={self.release},{DRIVERS}={self.owner}"
+
     def _pods(self, kube: KubeClient) -> dict[str, Object]:
         """Its pods that are not being deleted, by node."""
-        labels = f"app.kubernetes.io/instance={self.release}"
         return {
             pod["spec"]["nodeName"]: pod
-            for pod in kube.list(PODS, self.namespace, labels=labels)
+            for pod in kube.list(PODS, self.namespace, labels=self._of_its_pods)
             if "deletionTimestamp" not in pod["metadata"] and "nodeName" in pod["spec"]
         }
 
@@ -208,9 +220,8 @@ class PodProcess(HostedProcess, ABC):
                 raise self.failure(ended["exitCode"], _log(kube, pod))
 
     def _wait_no_pods(self, kube: KubeClient) -> None:
-        labels = f"app.kubernetes.io/instance={self.release}"
         wait_until(
-            lambda: not kube.list(PODS, self.namespace, labels=labels),
+            lambda: not kube.list(PODS, self.namespace, labels=self._of_its_pods),
             GONE_SECONDS,
             f"the pods of {self.kind} {self.name} to be gone",
         )
@@ -231,8 +242,19 @@ def _ensure_namespace(kube: KubeClient, owner: str) -> None:
     try:
         kube.create(NAMESPACES, namespace)
     except ApiError as error:
-        if error.status != 409:  # another driver of the run made it
+        if error.status != 409:
             raise
+        _require_ours(kube, owner)
+
+
+def _require_ours(kube: KubeClient, owner: str) -> None:
+    """Check that the namespace that is there was made for another driver of the run, and stays."""
+    there = kube.find(NAMESPACES, namespace_of(owner)) or {"metadata": {"deletionTimestamp": "now"}}
+    metadata = there["metadata"]
+    if metadata.get("labels", {}).get(DRIVERS) != owner or "deletionTimestamp" in metadata:
+        raise EnvironmentBlocked(
+            f"namespace {namespace_of(owner)} is in the way: it is not of run {owner}, or just being deleted"
+        )
 
 
 def _network(cluster: Cluster) -> dict[str, Any]:
