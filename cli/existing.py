@@ -15,7 +15,7 @@ from cli.console import err, out, show
 from cli.options import Output, OutputOption
 from clusters.existing import clean as cleaning
 from clusters.existing import rights
-from clusters.existing.provider import ExistingProvider
+from clusters.existing.provider import ExistingProvider, forget_killed, killed
 from clusters.existing.reach import explained, user
 from clusters.interface import ClusterProvider
 from harness.errors import UsageError
@@ -82,9 +82,10 @@ def clean(
         kube = provider.connect()
         with explained(kube.server):
             user(kube)  # whoever is nobody sees nothing, and what is no API server has nothing to clean
-            litter = cleaning.look(kube, provider.swept)
+            litter = cleaning.look(kube, killed())
             if not dry_run:
                 cleaning.remove(kube, litter)
+                forget_killed(each.run for each in litter.dead)
     state = "would be removed" if dry_run else "removed"
     rows = [{"run": each.run, "object": str(each), "state": state} for each in litter.dead]
     rows += [{"run": run, "object": "", "state": "alive, left alone"} for run in litter.alive]

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,7 @@ import filelock
 from clusters import processes
 from clusters.existing.facts import Facts, look
 from clusters.existing.kubeconfig import single_context
+from clusters.existing.presence import LEASE_SECONDS
 from clusters.existing.reach import explained
 from clusters.existing.rights import Right, missing
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
@@ -44,7 +45,8 @@ class ExistingProvider:
         run_id: names the folder.
 
     Raises:
-        UsageError: on entering: the file is no kubeconfig, has no such context, or a run of that id is there.
+        UsageError: on entering: the file is no kubeconfig, has no such context, a run of that id is there, or
+            the state directory can't be written.
     """
 
     name = PROVIDER
@@ -55,8 +57,6 @@ class ExistingProvider:
         self._folder = folders() / run_id
         self._lock = filelock.FileLock(self._folder / "lock")
         self._id = new_id()
-        self.swept: list[str] = []
-        """Runs that were killed on this machine, whose files were still there on entering."""
 
     @property
     def cluster_name(self) -> str:
@@ -74,14 +74,21 @@ class ExistingProvider:
         return self._folder / "kubeconfig"
 
     def __enter__(self) -> Self:
-        self.swept = sweep()
+        _end_killed()
         try:
             self._folder.mkdir(parents=True, mode=0o700)
         except FileExistsError:
             raise UsageError(f"{self._folder}: a run of this id uses it; choose another --run-id") from None
-        self._lock.acquire()
-        write_atomically(self._folder / _MARK, self._id)
-        write_atomically(self.kubeconfig, self._document)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        forget_killed([self._folder.name])
+        try:
+            self._lock.acquire()
+            write_atomically(self._folder / _MARK, self._id)
+            write_atomically(self.kubeconfig, self._document)
+        except OSError as error:
+            self.__exit__(None, None, None)
+            raise self._unwritable(error) from error
         return self
 
     def __exit__(
@@ -90,6 +97,9 @@ class ExistingProvider:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._lock.release()
         _tidy()
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        return UsageError(f"{self._folder}: can't be written: {error.strerror}; see DRA_HARNESS_STATE")
 
     def connect(self) -> KubeClient:
         """A client of the cluster.
@@ -193,13 +203,18 @@ def folders() -> Path:
     return state_root() / PROVIDER
 
 
-def sweep() -> list[str]:
+def sweep() -> None:
     """Remove what killed runs left on this machine: their copies of kubeconfigs, and checks still running.
 
-    Returns:
-        Their ids.
+    Nothing stays, so from now on only a run's Lease says that it is dead.
     """
-    swept = []
+    _end_killed()
+    forget_killed(_marks())
+    _tidy()
+
+
+def _end_killed() -> None:
+    """Remove what killed runs left, but for the note that they were killed, while that says something new."""
     for folder in folders().glob("*"):
         lock = filelock.FileLock(folder / "lock")
         with contextlib.suppress(filelock.Timeout, OSError), lock.acquire(blocking=False):
@@ -208,13 +223,38 @@ def sweep() -> list[str]:
                 processes.kill(mark.read_text())
             elif time.time() - folder.stat().st_mtime < _BEING_MADE_SECONDS:
                 continue
+            _killed_runs().mkdir(mode=0o700, exist_ok=True)
+            (_killed_runs() / folder.name).touch()
             shutil.rmtree(folder, ignore_errors=True)
-            swept.append(folder.name)
-    _tidy()
-    return swept
+    forget_killed(set(_marks()) - set(killed()))
+
+
+def killed() -> list[str]:
+    """Runs that were killed on this machine, for as long as their Leases may say that they are alive."""
+    return [run for run, age in _marks().items() if age < LEASE_SECONDS]
+
+
+def forget_killed(runs: Iterable[str]) -> None:
+    """Forget that runs were killed: nothing of theirs is left, or they are started again."""
+    for run in runs:
+        with contextlib.suppress(OSError):
+            (_killed_runs() / run).unlink()
+
+
+def _killed_runs() -> Path:
+    return state_root() / "killed-runs"
+
+
+def _marks() -> dict[str, float]:
+    """Run -> seconds since it was found to have been killed."""
+    ages = {}
+    for mark in _killed_runs().glob("*"):
+        with contextlib.suppress(OSError):  # another command forgets it
+            ages[mark.name] = time.time() - mark.stat().st_mtime
+    return ages
 
 
 def _tidy() -> None:
-    for folder in (folders(), state_root()):
+    for folder in (folders(), _killed_runs(), state_root()):
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from cli import preflight
+from cli import existing, preflight
 from cli.existing import chosen
+from cli.options import Output
 from clusters.components import BuildSource
+from clusters.existing import clean
 from clusters.existing.facts import Facts
-from clusters.existing.provider import ExistingProvider
+from clusters.existing.presence import namespace_of
+from clusters.existing.provider import ExistingProvider, folders
 from clusters.existing.rights import Right
 from clusters.interface import Profile
 from clusters.local.provider import LocalProvider
 from clusters.profiles import feature_gates
 from harness.errors import UsageError
 from harness.events import PlannedRequirement
+from harness.labels import RUN
 from harness.results import Result
 from tests.harness.api_server import write_config
+from tests.support.api_server import serve
 
 FACTS = Facts(
     user="jane",
@@ -139,3 +147,36 @@ def test_a_cluster_on_which_nothing_can_be_checked_is_exit_code_3(
     with pytest.raises(typer.Exit) if code else contextlib.nullcontext() as ended:
         preflight.preflight(config)
     assert ended is None or ended.value.exit_code == code
+
+
+def test_a_run_that_was_killed_here_is_dead_until_clean_has_removed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever its Lease says yet, and whatever other command or `--dry-run` came before."""
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path / "state"))
+    folder = folders() / "killed"
+    folder.mkdir(parents=True)
+    (folder / "mark").write_text("a-mark-that-nobody-has")
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace_of('killed')}/leases/run"
+    renewed = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    space = {"metadata": {"name": namespace_of("killed"), "uid": "u", "labels": {RUN: "killed"}}}
+    answers: dict[str, Any] = {
+        "POST /apis/authentication.k8s.io/v1/selfsubjectreviews": {"status": {"userInfo": {"username": "j"}}},
+        "GET /api/v1/namespaces": {"items": [space]},
+        f"GET /api/v1/namespaces/{namespace_of('killed')}": space,
+        f"DELETE /api/v1/namespaces/{namespace_of('killed')}": {},
+        f"GET {lease}": {"spec": {"renewTime": renewed}},
+    }
+    monkeypatch.setattr(clean, "_wait_gone", lambda *_: None)
+
+    with serve(answers) as address:
+        config = write_config(tmp_path / "config", address, {"token": "t"})
+        states = []
+        for dry_run in (True, True, False, False):
+            existing.clean(config, dry_run=dry_run, output=Output.JSON)
+            (row,) = json.loads(capsys.readouterr().out)
+            states.append(row["state"])
+
+    # Here the namespace stays, so after it was removed it looks alive again.
+    assert states == ["would be removed", "would be removed", "removed", "alive, left alone"]
+    assert not (tmp_path / "state").exists()

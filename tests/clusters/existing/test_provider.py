@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
 
 from clusters import driver_host, processes
-from clusters.existing.provider import ExistingProvider, folders, sweep
+from clusters.existing import provider as provider_module
+from clusters.existing.presence import LEASE_SECONDS
+from clusters.existing.provider import ExistingProvider, folders, forget_killed, killed, sweep
 from clusters.interface import ClusterSpec, Profile, SilentProgress
 from clusters.local.pki import CertificateAuthority
 from clusters.profiles import feature_gates
@@ -174,6 +179,55 @@ def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(
         assert processes.find(living)
         processes.kill(living, "checks")
         alive.communicate()
+    assert not state.exists()
+
+
+def killed_run(name: str) -> None:
+    """What a run leaves that was killed on this machine."""
+    folder = folders() / name
+    folder.mkdir(parents=True)
+    (folder / "mark").write_text("a-mark-that-nobody-has")
+
+
+def test_who_was_killed_is_known_until_that_is_forgotten_or_a_lease_has_run_out(
+    tmp_path: Path, server: str, state: Path
+) -> None:
+    path = kubeconfig(tmp_path, server)
+    for name in ("old", "again", "cleaned"):
+        killed_run(name)
+    with ExistingProvider(path, None, "any"):
+        assert sorted(killed()) == ["again", "cleaned", "old"]
+    with ExistingProvider(path, None, "again"):
+        assert sorted(killed()) == ["cleaned", "old"]
+        long_ago = time.time() - LEASE_SECONDS - 1
+        os.utime(state / "killed-runs" / "old", (long_ago, long_ago))
+        assert killed() == ["cleaned"]
+        forget_killed(["cleaned", "unheard-of"])
+    assert killed() == []
+    with ExistingProvider(path, None, "any"):
+        pass
+    assert not state.exists()
+
+
+def test_a_state_directory_that_cannot_be_written_is_named(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("DRA_HARNESS_STATE", str(file / "state"))
+    with pytest.raises(UsageError, match=f"^{file}/state/existing/r: can't be written: Not a directory"):
+        ExistingProvider(kubeconfig(tmp_path, server), None, "r").__enter__()
+
+
+def test_a_full_state_directory_is_named_and_left_as_it_was(
+    tmp_path: Path, server: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(provider_module, "write_atomically", full)
+    with pytest.raises(UsageError, match=f"^{state}/existing/r: can't be written: No space left on device"):
+        ExistingProvider(kubeconfig(tmp_path, server), None, "r").__enter__()
     assert not state.exists()
 
 
