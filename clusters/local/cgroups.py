@@ -50,12 +50,10 @@ def remove(cluster_id: str) -> None:
 
 
 def _remove_tree(root: Path) -> bool:
-    if not root.is_dir():
-        return True
-    for child in root.iterdir():
-        if child.is_dir():
-            _remove_tree(child)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it is busy, or another command has just removed it
+        for child in root.iterdir():
+            if child.is_dir():
+                _remove_tree(child)
         root.rmdir()
     return not root.exists()
 

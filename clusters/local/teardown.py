@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -48,14 +49,18 @@ def _end(cluster_id: str) -> None:
 
 
 def sweep() -> None:
-    """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
+    """Remove what killed runs left: clusters that were not to be kept and whose maker is gone.
+
+    One that another command is just removing is left to that.
+    """
     if not ClusterState.folder().exists():
         return
-    with machine.lock():
-        orphans = [cluster for cluster in ClusterState.every() if _is_orphan(cluster)]
-        tidy()
-    for orphan in orphans:
-        remove(orphan)
+    with contextlib.ExitStack() as held:
+        with machine.lock():
+            orphans = [cluster for cluster in ClusterState.every() if _take(cluster, held)]
+            tidy()
+        for orphan in orphans:
+            remove(orphan)
 
 
 def clear_lost() -> None:
@@ -84,6 +89,10 @@ def _is_there(cluster_id: str, record: Path) -> bool:
     return any(is_of(Path(f"{root}{record}"), cluster_id) for root in roots)
 
 
-def _is_orphan(cluster: ClusterState) -> bool:
-    with cluster.orphaned() as orphaned:
-        return orphaned
+def _take(cluster: ClusterState, held: contextlib.ExitStack) -> bool:
+    """Whether a cluster is an orphan; if so, its maker's lock is `held`. Call with the machine lock held."""
+    with contextlib.ExitStack() as own:
+        orphaned = own.enter_context(cluster.orphaned())
+        if orphaned:
+            held.callback(own.pop_all().close)
+    return orphaned

@@ -82,6 +82,8 @@ def ip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 if [ "$1" = -j ]; then exec cat {tmp_path}/$2.json; fi
 echo "$*" >> {tmp_path}/calls
 case "$*" in *missing*) echo 'Cannot find device "missing"' >&2; exit 1;;
+*198.18.0.9*) echo 'Error: ipv4: Address not found.' >&2; exit 2;;
+*198.18.0.8*) echo 'RTNETLINK answers: Cannot assign requested address' >&2; exit 2;;
 *refused*) echo 'RTNETLINK answers: Operation not permitted' >&2; exit 2;; esac
 """
     )
@@ -158,6 +160,14 @@ def test_only_what_is_the_clusters_is_removed(ip: Path) -> None:
         "link del missing",
         "link del dh0a1b2cb1",
     ]
+
+
+def test_addresses_that_another_command_removes_meanwhile_are_fine(ip: Path) -> None:
+    mine = {"label": "lo:dh0a1b2c"}
+    gone = [{"local": f"198.18.0.{number}", **mine} for number in (8, 9)]
+    show(ip, "addr", [{"ifname": "lo", "addr_info": [*gone, {"local": "198.18.0.2", **mine}]}])
+    network.remove_all("0a1b2c")
+    assert calls(ip)[-1] == "addr del 198.18.0.2/32 dev lo"
 
 
 def test_a_refusal_of_the_kernel_is_passed_on(ip: Path) -> None:

@@ -137,6 +137,39 @@ def test_a_sweep_takes_what_has_lost_its_maker(places: Path) -> None:
     assert len(list((places / "machine" / "clusters").iterdir())) == 2
 
 
+def test_what_a_sweep_is_removing_no_other_takes(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orphans = {make("a").id, make("b").id}
+    make("kept", kept=True)
+    removed: list[str] = []
+
+    def and_another_sweeps(cluster_id: str) -> None:
+        removed.append(cluster_id)
+        teardown.sweep()
+
+    monkeypatch.setattr(cgroups, "remove", and_another_sweeps)
+    teardown.sweep()
+    assert sorted(removed) == sorted(orphans)
+    assert names() == ["kept"]
+    assert [path.name for path in (places / "state" / "clusters").iterdir()] == ["kept"]
+
+
+def test_a_cgroup_that_another_command_removes_meanwhile_is_fine(
+    cgroup_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cgroups.create("0a1b2c", "node-1")
+    is_dir = Path.is_dir
+
+    def and_it_goes(path: Path) -> bool:
+        there = is_dir(path)
+        shutil.rmtree(path, ignore_errors=True)
+        return there
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", and_it_goes)
+        cgroups.remove("0a1b2c")
+    assert list(cgroup_root.iterdir()) == []
+
+
 def test_a_sweep_leaves_a_users_own_files(places: Path) -> None:
     make("orphan")
     file = places / "state" / "clusters" / "photos" / "a.jpg"
