@@ -15,6 +15,8 @@ from typer.main import get_command
 
 from cli.main import app
 from clusters import driver_chart
+from load.profiles.loader import find_profile
+from load.request import LimitSet
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # Helm may have to be built
 
@@ -129,6 +131,16 @@ def test_the_program_has_every_option_that_it_is_given(helm: Path, component: st
     assert given <= known
 
 
+@pytest.mark.parametrize("options", [[], ["--size=M"]])
+def test_its_own_values_ask_for_limits_that_nobody_has_to_set(helm: Path, options: list[str]) -> None:
+    """Components of the cluster under test can't be restarted from there; the profile would be `open`."""
+    own = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert find_profile(own["profile"]).limits is not LimitSet.DEFAULT
+
+    assert "--limits=default" in arguments(render(helm, options=options), "master")
+    assert "--limits=tuned" in arguments(render(helm, options=options, limits="tuned"), "master")
+
+
 def test_further_ways_out_close_all_others(helm: Path) -> None:
     server = {"to": [{"ipBlock": {"cidr": "192.0.2.10/32"}}], "ports": [{"port": 6443}]}
     rendered = render(helm, networkPolicy={"egress": [server]})
@@ -140,7 +152,8 @@ def test_further_ways_out_close_all_others(helm: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"), [({"workers": 0}, "workers"), ({"worker": {"x": 1}}, "x"), ({"y": 1}, "y")]
+    ("values", "words"),
+    [({"workers": 0}, "workers"), ({"worker": {"x": 1}}, "x"), ({"y": 1}, "y"), ({"limits": "x"}, "limits")],
 )
 def test_a_value_that_cannot_be_is_named(helm: Path, values: dict[str, Any], words: str) -> None:
     done = template(helm, **values)

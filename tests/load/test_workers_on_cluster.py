@@ -226,11 +226,7 @@ def test_what_the_chart_tells_its_pods_makes_a_run(site: Site) -> None:
     A stranger to the cluster is not told where the control plane's metrics are, and says so.
     """
     port, key, place = two_free_ports(), site.root / "pods.key", site.root / "small.yaml"
-    values = {
-        "profile": str(place),
-        "port": port,
-        "options": ["--limits=default", "--run-id=pods", "--seed=7"],
-    }
+    values = {"profile": str(place), "port": port, "options": ["--run-id=pods", "--seed=7"]}
     ensure_key(key)
     here = {
         "/var/run/dra-load/cluster/kubeconfig": str(site.cluster.kubeconfig),
