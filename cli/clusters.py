@@ -95,7 +95,8 @@ def down(
             try:
                 _take_down(cluster.name, force=force)
             except HarnessError as error:
-                failed.append(error)
+                if cluster.id in [left.id for left in each.list()]:  # else another command has removed it
+                    failed.append(error)
     if failed:
         raise type(failed[0])("; ".join(map(str, failed)))
 

@@ -21,6 +21,7 @@ from cli.runner import new_run_id
 from cli.runs import _RUN_ID
 from clusters import processes
 from clusters.interface import Profile
+from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.waiting import wait_until
@@ -182,6 +183,24 @@ def test_one_that_is_in_use_does_not_keep_all_others(places: Path, program: Prog
     assert (forced.returncode, forced.stderr) == (0, "")
     assert ClusterState.every() == []
     assert not (places / "machine").exists()
+
+
+def test_one_that_another_command_removes_meanwhile_is_gone(
+    places: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        save(name).model_copy(update={"kept": True}).save()
+    down = LocalProvider.down
+
+    def and_another_goes(provider: LocalProvider, name: str, *, force: bool = False) -> None:
+        ClusterState.load("b").remove()
+        down(provider, name, force=force)
+
+    monkeypatch.setattr(LocalProvider, "down", and_another_goes)
+    done = program("down", "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"cluster a is gone \(\d+\.\d s\)\n", done.stdout)
+    assert ClusterState.every() == []
 
 
 def test_credentials_that_a_killed_run_left_go_with_everything_else(places: Path, program: Program) -> None:
