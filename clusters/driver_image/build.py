@@ -1,7 +1,7 @@
 """Packs the driver's image: Debian's Python, the wheels of uv.lock, the driver.
 
 Made of the same packages it is the same to the byte. It is made anew when anything changes that decides
-what is in it, but for the state of Debian's archive.
+what is in it, but for the state of Debian's archive. It is made once: whoever comes meanwhile waits for it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 
 from clusters.components.image import Image, write_images
 from clusters.components.interface import Progress, silent
-from clusters.components.locations import GIB, require_space
+from clusters.components.locations import GIB, one_at_a_time, require_space
 from clusters.driver_image import debian, lock, python
 from harness.settings import cache_root
 
 REPOSITORY = "dra-harness.dev/fake-driver"
+_FOLDER = "driver-image"
+"""Of the cache."""
 _PROGRAMS = Path(__file__).parent
 _ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/:/usr/sbin/nologin\n",
@@ -47,10 +49,17 @@ def ensure(progress: Progress = silent, cache: Path | None = None) -> DriverImag
         UsageError: a program that this needs is not on PATH, or images can't be made for this machine.
         HarnessError: a download failed.
     """
-    folder = (cache or cache_root()) / "driver-image"
-    image = DriverImage(f"{REPOSITORY}:{python.version()}", folder / f"{_digest()}.tar")
-    if image.archive.exists():
-        return image
+    cache = cache or cache_root()
+    image = DriverImage(f"{REPOSITORY}:{python.version()}", cache / _FOLDER / f"{_digest()}.tar")
+    if not image.archive.exists():
+        with one_at_a_time(cache, _FOLDER, progress):
+            if not image.archive.exists():
+                _make(image, progress)
+    return image
+
+
+def _make(image: DriverImage, progress: Progress) -> None:
+    folder = image.archive.parent
     folder.mkdir(parents=True, exist_ok=True)
     require_space(folder, GIB, "building the driver's image")
     with tempfile.TemporaryDirectory(dir=folder) as work:
@@ -64,7 +73,6 @@ def ensure(progress: Progress = silent, cache: Path | None = None) -> DriverImag
         progress("image", 2, 3, "the archive")
         write_images([_image(image.name, root)], image.archive)
         progress("image", 3, 3, image.name)
-    return image
 
 
 def _image(name: str, root: Path) -> Image:
