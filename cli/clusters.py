@@ -23,9 +23,9 @@ from cli.options import (
     version_of,
 )
 from cli.sources import ComponentsOption, DownloadUrlOption, SourceOption, programs_from
-from clusters import processes, providers
+from clusters import providers
 from clusters.existing.provider import sweep as sweep_copies
-from clusters.interface import Cluster, ClusterSpec, Profile
+from clusters.interface import Cluster, ClusterProvider, ClusterSpec, Profile
 from harness.errors import HarnessError, UsageError
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the cluster.")]
@@ -109,7 +109,7 @@ def _take_down(name: str, *, force: bool) -> None:
 
 def list_(output: OutputOption = Output.TABLE) -> None:
     """List the clusters on this machine."""
-    rows = [_row(cluster) for each in providers.every() for cluster in each.list()]
+    rows = [_row(each, cluster) for each in providers.every() for cluster in each.list()]
     show(
         rows,
         ["name", "provider", "kubernetes", "profile", "nodes", "simulated", "state", "kubeconfig"],
@@ -117,7 +117,7 @@ def list_(output: OutputOption = Output.TABLE) -> None:
     )
 
 
-def _row(cluster: Cluster) -> dict[str, object]:
+def _row(its: ClusterProvider, cluster: Cluster) -> dict[str, object]:
     return {
         "name": cluster.name,
         "provider": cluster.provider,
@@ -125,15 +125,19 @@ def _row(cluster: Cluster) -> dict[str, object]:
         "profile": cluster.profile.value,
         "nodes": len(cluster.nodes),
         "simulated": cluster.simulated_nodes,
-        "state": _state(cluster),
+        "state": _state(its, cluster),
         "kubeconfig": str(cluster.kubeconfig),
     }
 
 
-def _state(cluster: Cluster) -> str:
+def _state(its: ClusterProvider, cluster: Cluster) -> str:
     if not cluster.seconds:
         return "incomplete"
-    return "up" if processes.find(cluster.id) else "gone"
+    try:
+        there = any(each.pid for each in its.status(cluster.name))
+    except UsageError:  # another command has removed it
+        there = False
+    return "up" if there else "gone"
 
 
 def status(name: NameArgument = "default", output: OutputOption = Output.TABLE) -> None:

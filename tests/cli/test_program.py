@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from cli.runner import new_run_id
 from cli.runs import _RUN_ID
 from clusters import processes
 from clusters.interface import Profile
+from clusters.kind.state import KindState
 from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
@@ -110,7 +112,8 @@ def test_the_listing_has_every_cluster(places: Path, program: Program) -> None:
     alive = save("c")
     save("b", seconds=0.0)
     save("a")
-    processes.spawn(["sleep", "600"], cluster_id=alive.id, component="etcd", log=places / "log")
+    etcd = Path(shutil.copy(shutil.which("sleep") or "", places / "etcd"))
+    processes.spawn([etcd, "600"], cluster_id=alive.id, component="etcd", log=places / "log")
     wait_until(lambda: processes.find(alive.id), 20, "the process to be found", interval=0.01)
     try:
         rows = json.loads(program("list", "-o", "json").stdout)
@@ -121,6 +124,37 @@ def test_the_listing_has_every_cluster(places: Path, program: Program) -> None:
         ("b", "incomplete", 2),
         ("c", "up", 2),
     ]
+
+
+@pytest.mark.parametrize(("daemon", "state"), [("exit 1", "gone"), ("printf 'PID\\n7 kubelet\\n'", "up")])
+def test_a_kind_cluster_is_up_as_long_as_its_containers_are(
+    places: Path, program: Program, monkeypatch: pytest.MonkeyPatch, daemon: str, state: str
+) -> None:
+    """Whatever becomes of the driver that is a process beside them."""
+    docker = places / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(f"#!/bin/sh\n{daemon}\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(docker.parent), prepend=":")
+    made = KindState(
+        id=secrets.token_hex(8),
+        name="k",
+        kubernetes="v1.37.2",
+        profile=Profile.GA,
+        nodes=1,
+        node_image="node:v1",
+        kind=places / "kind",
+        ready=True,
+        seconds=9.5,
+    )
+    made.save()
+    processes.spawn(["sleep", "600"], cluster_id=made.id, component="serve/bundled/d", log=places / "log")
+    wait_until(lambda: processes.find(made.id), 20, "the driver to be found", interval=0.01)
+    try:
+        (row,) = json.loads(program("list", "-o", "json").stdout)
+    finally:
+        processes.kill(made.id)
+    assert row["state"] == state
 
 
 def test_a_cluster_without_processes_is_shown_as_it_is(places: Path, program: Program) -> None:
