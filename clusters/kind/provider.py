@@ -149,8 +149,13 @@ class KindProvider:
             lock.acquire(blocking=False)  # first: a record that nobody holds is swept
         except filelock.Timeout:
             raise UsageError(f"a kind cluster named {spec.name!r} is just being made") from None
+        try:
+            KindState.require_free(spec.name)  # another command may have made it while programs were built
+            reserved.save()
+        except BaseException:
+            lock.release()
+            raise
         self._locks[spec.name] = lock
-        reserved.save()
         return reserved
 
 

@@ -34,3 +34,17 @@ def test_two_commands_do_not_make_one_cluster(state_dir: Path) -> None:
     with pytest.raises(UsageError, match="a kind cluster named 'a' is just being made"):
         second._reserve(ClusterSpec("a"), "image", Path("/kind"))
     assert KindState.load("a") == mine
+
+
+def test_a_cluster_that_was_made_meanwhile_is_left_alone(state_dir: Path) -> None:
+    """Its maker is gone, and so is its lock: the name alone says that it is there."""
+    first, second = KindProvider(BuildSource()), KindProvider(BuildSource())
+    mine = first._reserve(ClusterSpec("a"), "image", Path("/kind"))
+    first._locks["a"].release()
+
+    with pytest.raises(UsageError, match="a kind cluster named 'a' exists"):
+        second._reserve(ClusterSpec("a"), "image", Path("/kind"))
+
+    assert KindState.load("a") == mine
+    with mine.unused() as unused:
+        assert unused, "the refused command holds the lock"
