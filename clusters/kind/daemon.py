@@ -49,7 +49,7 @@ def arguments(directory: Path, *, restricted: bool) -> list[str]:
         "--exec-root",
         str(directory / "exec"),
         "--pidfile",
-        str(_pid_file(directory)),
+        str(directory / docker.PID_FILE),
         "--exec-opt",
         "native.cgroupdriver=cgroupfs",
         "--bip",
@@ -68,7 +68,7 @@ def up() -> None:
             both would have the same chains of iptables.
         EnvironmentBlocked: it ended or didn't serve in time; the end of its log is in the message.
     """
-    if pid() is not None:
+    if docker.own_pid() is not None:
         return
     if others := other_daemons():
         raise UsageError(
@@ -81,6 +81,7 @@ def up() -> None:
             raise UsageError(f"docker up: {program} is not on PATH: apt-get install {package}")
     directory = docker.directory()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    docker.pid_file().unlink(missing_ok=True)  # with the number of another process in it, dockerd refuses
     log = directory / "dockerd.log"
     with log.open("wb") as output:
         popen = subprocess.Popen(
@@ -117,13 +118,15 @@ def down() -> None:
     """
     if not docker.directory().exists():
         return
-    running = pid()
+    running = docker.own_pid()
     if running is not None:
-        if containers := _ours(["ps", "--quiet"]).split():
-            _ours(["kill", *containers])
-        os.kill(running, signal.SIGTERM)
+        with contextlib.suppress(EnvironmentBlocked):  # one that has ended meanwhile can't be killed
+            if containers := _ours(["ps", "--quiet"]).split():
+                _ours(["kill", *containers])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(running, signal.SIGTERM)
         try:
-            wait_until(lambda: pid() is None, _STOP_SECONDS, "dockerd to end", interval=0.1)
+            wait_until(lambda: docker.own_pid() is None, _STOP_SECONDS, "dockerd to end", interval=0.1)
         except WaitTimeout as error:
             raise EnvironmentBlocked(str(error)) from error
     docker.own_socket().unlink(missing_ok=True)
@@ -137,19 +140,9 @@ def purge() -> None:
     shutil.rmtree(docker.directory(), ignore_errors=True)
 
 
-def pid() -> int | None:
-    """The daemon's process, if it runs."""
-    try:
-        number = int(_pid_file(docker.directory()).read_text())
-        program = Path(f"/proc/{number}/comm").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError, ValueError):
-        return None
-    return number if program == "dockerd" else None
-
-
 def other_daemons() -> list[int]:
     """Docker daemons that are not ours."""
-    ours = pid()
+    ours = docker.own_pid()
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -162,10 +155,6 @@ def other_daemons() -> list[int]:
 def _ours(arguments: Sequence[str]) -> str:
     """Ask our daemon: DOCKER_HOST may name another one, with somebody else's containers."""
     return docker.run(arguments, timeout=_ANSWER_SECONDS, host=docker.own_host())
-
-
-def _pid_file(directory: Path) -> Path:
-    return directory / "docker.pid"
 
 
 def _remove_network() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from harness.errors import EnvironmentBlocked
 from harness.settings import state_root
 
+PID_FILE = "docker.pid"
 _TIMEOUT = 600.0
 
 
@@ -28,10 +30,25 @@ def own_host() -> str:
     return f"unix://{own_socket()}"
 
 
+def pid_file() -> Path:
+    """Where that daemon says which process it is."""
+    return directory() / PID_FILE
+
+
+def own_pid() -> int | None:
+    """The process of that daemon, if it runs: by its command line, since a number may be another's by now."""
+    try:
+        number = int(pid_file().read_text())
+        words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    return number if (b"--pidfile", os.fsencode(pid_file())) in pairwise(words) else None
+
+
 def environment() -> dict[str, str]:
     """The environment for docker and kind: the user's DOCKER_HOST, else our daemon if one runs."""
     chosen = dict(os.environ)
-    if "DOCKER_HOST" not in chosen and own_socket().exists():
+    if "DOCKER_HOST" not in chosen and own_pid() is not None:
         chosen["DOCKER_HOST"] = own_host()
     return chosen
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,22 +49,50 @@ def test_the_runtime_takes_the_capability_out_of_a_bundle(tmp_path: Path, positi
     assert done.stdout == f"create --bundle {tmp_path} a\n"
 
 
-def test_docker_host_of_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    assert "DOCKER_HOST" not in docker.environment()
-    (tmp_path / "docker").mkdir()
+@pytest.fixture
+def own_daemon(state_dir: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is to be taken for our daemon; with a socket, on which nothing is served."""
+    docker.directory().mkdir(parents=True)
     docker.own_socket().touch()
-    assert docker.environment()["DOCKER_HOST"] == f"unix://{tmp_path}/docker/docker.sock"
+    program = tmp_path / "dockerd"
+    shutil.copy("/bin/sh", program)
+    # The shell waits for a line that never comes; what follows are its parameters, and like dockerd's.
+    command: list[str | Path] = [program, "-c", "read line", "dockerd", "--pidfile", docker.pid_file()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as running:
+        docker.pid_file().write_text(str(running.pid))
+        wait_until(lambda: docker.own_pid() == running.pid, 20, "it to be seen", interval=0.01)
+        yield running
+        running.kill()
+
+
+def test_docker_host_of_the_user_comes_first(
+    own_daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    assert docker.environment()["DOCKER_HOST"] == docker.own_host()
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere")
     assert docker.environment()["DOCKER_HOST"] == "tcp://elsewhere"
 
 
-def test_a_pid_file_of_another_program_is_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
-    (tmp_path / "docker").mkdir()
-    (tmp_path / "docker" / "docker.pid").write_text(str(os.getpid()))
-    assert daemon.pid() is None
+def test_the_socket_of_a_daemon_that_was_killed_is_not_asked(
+    own_daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker's own default may well answer."""
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    own_daemon.kill()
+    own_daemon.wait()
+    assert docker.own_socket().exists()
+    assert "DOCKER_HOST" not in docker.environment()
+
+
+def test_a_pid_file_whose_number_is_another_dockerds_by_now_is_no_daemon(
+    own_daemon: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    with subprocess.Popen([tmp_path / "dockerd", "-c", "read line"], stdin=subprocess.PIPE) as other:
+        docker.pid_file().write_text(str(other.pid))
+        wait_until(lambda: other.pid in daemon.other_daemons(), 20, "it to be seen", interval=0.01)
+        assert docker.own_pid() is None
+        other.kill()
 
 
 ADDRESSES = """\
@@ -121,31 +151,43 @@ def test_beside_somebody_elses_daemon_none_is_started_and_its_network_stays(
             running.kill()
 
 
-def test_down_asks_its_own_daemon_whatever_docker_host_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its containers are killed: those of the daemon that the user works with must not be among them."""
-    monkeypatch.setenv("DRA_HARNESS_STATE", str(tmp_path))
-    monkeypatch.setenv("DOCKER_HOST", "tcp://theirs.example.com")
-    monkeypatch.setattr(daemon, "_remove_network", lambda: None)
-    (tmp_path / "docker").mkdir()
-    client = tmp_path / "bin" / "docker"
+def client_that(says: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a `docker` at the front of PATH that notes what it is asked and goes on with a shell's commands."""
+    client = folder / "bin" / "docker"
     client.parent.mkdir()
-    client.write_text(f'#!/bin/sh\necho "$DOCKER_HOST $*" >>{tmp_path}/asked\n[ "$1" != ps ] || echo c1 c2\n')
+    client.write_text(f'#!/bin/sh\necho "$DOCKER_HOST $*" >>{folder}/asked\n{says}\n')
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(client.parent), prepend=os.pathsep)
-    ours = tmp_path / "dockerd"
-    shutil.copy(str(shutil.which("sleep")), ours)
-    with subprocess.Popen([ours, "600"]) as running:
-        docker.directory().joinpath("docker.pid").write_text(str(running.pid))
-        wait_until(lambda: daemon.pid() == running.pid, 20, "it to be seen", interval=0.01)
-        reaper = threading.Thread(target=running.wait)
-        reaper.start()
-        daemon.down()
-        reaper.join()
+
+
+def down_with(running: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take our daemon down, but none of the machine's network."""
+    monkeypatch.setattr(daemon, "_remove_network", lambda: None)
+    reaper = threading.Thread(target=running.wait)
+    reaper.start()
+    daemon.down()
+    reaper.join()
+
+
+def test_down_asks_its_own_daemon_whatever_docker_host_says(
+    own_daemon: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its containers are killed: those of the daemon that the user works with must not be among them."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://theirs.example.com")
+    client_that('[ "$1" != ps ] || echo c1 c2', tmp_path, monkeypatch)
+    down_with(own_daemon, monkeypatch)
 
     own = docker.own_host()
     assert (tmp_path / "asked").read_text().splitlines() == [f"{own} ps --quiet", f"{own} kill c1 c2"]
+
+
+def test_down_stops_the_daemon_also_when_a_container_ends_just_then(
+    own_daemon: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "echo 'Error response from daemon: Cannot kill container: c1: is not running' >&2; exit 1"
+    client_that(f'if [ "$1" = ps ]; then echo c1; else {gone}; fi', tmp_path, monkeypatch)
+    down_with(own_daemon, monkeypatch)
+    assert own_daemon.returncode == -signal.SIGTERM
 
 
 def test_a_daemon_that_has_ended_and_was_not_reaped_is_none(tmp_path: Path) -> None:
