@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
 
 from clusters import processes
-from clusters.kind import docker
+from clusters.kind import docker, network
 from clusters.local.node import has_cap_sys_resource
 from harness.errors import EnvironmentBlocked, UsageError
 from harness.waiting import NotYet, WaitTimeout, wait_until
 
 WRAPPER = Path(__file__).parent / "files" / "runc-without-sys-resource"
-PACKAGES = {"docker": "docker.io", "dockerd": "docker.io", "runc": "runc", "iptables": "iptables"}
+PACKAGES = {
+    "docker": "docker.io",
+    "dockerd": "docker.io",
+    "runc": "runc",
+    "iptables": "iptables",
+    "ip": "iproute2",
+}
 """Program on PATH -> the Debian package that has it."""
 
 _RUNTIME = "without-sys-resource"
-_BRIDGES = re.compile(r"docker0|br-[0-9a-f]{12}")
-_BRIDGE_ADDRESS = "172.31.0.1/24"
-_POOL = "base=172.30.0.0/16,size=24"
 _ANSWER_SECONDS = 10.0
 _started: list[subprocess.Popen[bytes]] = []
 """Daemons that outlive what started them: forgotten while they run, they would be warned of."""
@@ -32,11 +34,12 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 
 
-def arguments(directory: Path, *, restricted: bool) -> list[str]:
+def arguments(directory: Path, addresses: network.Addresses, *, restricted: bool) -> list[str]:
     """The daemon's command line.
 
     Args:
         directory: its sockets and data; nothing outside is used.
+        addresses: what its networks get.
         restricted: root here lacks CAP_SYS_RESOURCE, so containers get a runtime that doesn't ask for it.
     """
     runtime = ["--add-runtime", f"{_RUNTIME}={WRAPPER}", "--default-runtime", _RUNTIME] if restricted else []
@@ -53,9 +56,9 @@ def arguments(directory: Path, *, restricted: bool) -> list[str]:
         "--exec-opt",
         "native.cgroupdriver=cgroupfs",
         "--bip",
-        _BRIDGE_ADDRESS,
+        addresses.bridge,
         "--default-address-pool",
-        _POOL,
+        addresses.pool,
         *runtime,
     ]
 
@@ -65,27 +68,22 @@ def up() -> None:
 
     Raises:
         UsageError: naming the program that is missing, or that this isn't root, or that another daemon runs:
-            both would have the same chains of iptables.
+            both would have the same chains of iptables. Or there are no free addresses, see `network.choose`.
         EnvironmentBlocked: it ended or didn't serve in time; the end of its log is in the message.
     """
     if docker.own_pid() is not None:
         return
-    if others := other_daemons():
-        raise UsageError(
-            f"docker up: a Docker daemon runs already (process {others[0]}); nothing to do, use it"
-        )
-    if os.geteuid() != 0:
-        raise UsageError("docker up: a Docker daemon needs root; use sudo")
-    for program, package in PACKAGES.items():
-        if shutil.which(program) is None:
-            raise UsageError(f"docker up: {program} is not on PATH: apt-get install {package}")
+    _require_startable()
     directory = docker.directory()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    docker.pid_file().unlink(missing_ok=True)  # with the number of another process in it, dockerd refuses
+    if docker.pid_file().exists():  # of a daemon that was killed
+        network.remove(directory)
+        docker.pid_file().unlink()  # with the number of another process in it, dockerd refuses
+    addresses = network.choose(directory)
     log = directory / "dockerd.log"
     with log.open("wb") as output:
         popen = subprocess.Popen(
-            arguments(directory, restricted=not has_cap_sys_resource()),
+            arguments(directory, addresses, restricted=not has_cap_sys_resource()),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -106,6 +104,18 @@ def up() -> None:
     except WaitTimeout as error:
         popen.terminate()
         raise EnvironmentBlocked(f"{error}\n{processes.tail(log)}") from error
+
+
+def _require_startable() -> None:
+    if others := other_daemons():
+        raise UsageError(
+            f"docker up: a Docker daemon runs already (process {others[0]}); nothing to do, use it"
+        )
+    if os.geteuid() != 0:
+        raise UsageError("docker up: a Docker daemon needs root; use sudo")
+    for program, package in PACKAGES.items():
+        if shutil.which(program) is None:
+            raise UsageError(f"docker up: {program} is not on PATH: apt-get install {package}")
 
 
 def down() -> None:
@@ -131,7 +141,7 @@ def down() -> None:
             raise EnvironmentBlocked(str(error)) from error
     docker.own_socket().unlink(missing_ok=True)
     if not other_daemons():
-        _remove_network()
+        network.remove(docker.directory())
 
 
 def purge() -> None:
@@ -155,51 +165,3 @@ def other_daemons() -> list[int]:
 def _ours(arguments: Sequence[str]) -> str:
     """Ask our daemon: DOCKER_HOST may name another one, with somebody else's containers."""
     return docker.run(arguments, timeout=_ANSWER_SECONDS, host=docker.own_host())
-
-
-def _remove_network() -> None:
-    """Take away what dockerd leaves: its bridges, and the iptables rules and chains that it made."""
-    addresses = subprocess.run(
-        ["ip", "-o", "-4", "address"], capture_output=True, text=True, check=True
-    ).stdout
-    bridges = bridges_in(addresses)
-    for name in bridges:
-        subprocess.run(["ip", "link", "delete", name], check=False)
-    for family in ("iptables", "ip6tables"):
-        with contextlib.suppress(FileNotFoundError):
-            _remove_chains(family, bridges)
-
-
-def bridges_in(addresses: str) -> set[str]:
-    """Our daemon's bridges, by what `ip -o -4 address` prints: Docker's names, and addresses of ours."""
-    found = set()
-    for line in addresses.splitlines():
-        name = line.split()[1]
-        if (" 172.30." in line or f" {_BRIDGE_ADDRESS} " in line) and _BRIDGES.fullmatch(name):
-            found.add(name)
-    return found
-
-
-def _remove_chains(program: str, bridges: Set[str]) -> None:
-    for table in ("filter", "nat"):
-        listed = subprocess.run([program, "-t", table, "-S"], capture_output=True, text=True, check=False)
-        lines = [line.split() for line in listed.stdout.splitlines()]
-        for words in lines:
-            if words[0] == "-A" and is_dockers(words, bridges):
-                subprocess.run([program, "-t", table, "-D", *words[1:]], check=False)
-        for words in lines:
-            if words[0] == "-N" and words[1].startswith("DOCKER"):
-                subprocess.run([program, "-t", table, "-F", words[1]], check=False)
-        for words in lines:
-            if words[0] == "-N" and words[1].startswith("DOCKER"):
-                subprocess.run([program, "-t", table, "-X", words[1]], check=False)
-
-
-def is_dockers(words: Sequence[str], bridges: Set[str]) -> bool:
-    """Whether a rule of `iptables -S` is in a chain of Docker's, leads into one, or is about our bridges."""
-    target = words[words.index("-j") + 1] if "-j" in words else ""
-    return (
-        words[1].startswith("DOCKER")
-        or target.startswith("DOCKER")
-        or any(word in bridges or word.startswith(("172.30.", "172.31.0.")) for word in words)
-    )

@@ -9,25 +9,30 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
-from clusters.kind import daemon, docker
+from clusters.kind import daemon, docker, network
 from harness.errors import UsageError
 from harness.waiting import wait_until
 
+ADDRESSES = network.Addresses(IPv4Network("172.30.0.0/16"))
+
 
 def test_everything_of_the_daemon_is_in_its_folder() -> None:
-    arguments = daemon.arguments(Path("/d"), restricted=False)
+    arguments = daemon.arguments(Path("/d"), ADDRESSES, restricted=False)
     assert arguments[:3] == ["dockerd", "--host", "unix:///d/docker.sock"]
     assert arguments[arguments.index("--data-root") + 1] == "/d/data"
     assert arguments[arguments.index("--pidfile") + 1] == "/d/docker.pid"
+    assert arguments[arguments.index("--bip") + 1] == "172.30.128.1/24"
+    assert arguments[arguments.index("--default-address-pool") + 1] == "base=172.30.0.0/17,size=24"
     assert "--default-runtime" not in arguments
 
 
 def test_without_the_capability_containers_get_the_runtime_that_does_not_ask_for_it() -> None:
-    arguments = daemon.arguments(Path("/d"), restricted=True)
+    arguments = daemon.arguments(Path("/d"), ADDRESSES, restricted=True)
     name = arguments[arguments.index("--default-runtime") + 1]
     assert arguments[arguments.index("--add-runtime") + 1] == f"{name}={daemon.WRAPPER}"
 
@@ -95,36 +100,6 @@ def test_a_pid_file_whose_number_is_another_dockerds_by_now_is_no_daemon(
         other.kill()
 
 
-ADDRESSES = """\
-1: lo    inet 127.0.0.1/8 scope host lo
-3: docker0    inet 172.31.0.1/24 brd 172.31.0.255 scope global docker0
-4: br-0123456789ab    inet 172.30.0.1/24 scope global br-0123456789ab
-5: br-ba9876543210    inet 172.18.0.1/16 scope global br-ba9876543210
-6: br-lan    inet 172.30.9.1/24 scope global br-lan
-7: eth0    inet 172.30.8.2/24 scope global eth0
-"""
-
-
-def test_only_bridges_with_names_of_dockers_and_addresses_of_ours_are_ours() -> None:
-    assert daemon.bridges_in(ADDRESSES) == {"docker0", "br-0123456789ab"}
-
-
-@pytest.mark.parametrize(
-    ("rule", "ours"),
-    [
-        ("-A FORWARD -j DOCKER-USER", True),
-        ("-A DOCKER -i docker0 -j RETURN", True),
-        ("-A FORWARD -o br-0123456789ab -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", True),
-        ("-A POSTROUTING -s 172.30.0.0/24 ! -o br-0123456789ab -j MASQUERADE", True),
-        ("-A FORWARD -i br-lan -j ACCEPT", False),
-        ("-A POSTROUTING -s 10.0.0.0/8 -j MASQUERADE", False),
-        ("-A KUBE-FIREWALL -j DROP", False),
-    ],
-)
-def test_which_rules_are_taken_away(rule: str, ours: bool) -> None:
-    assert daemon.is_dockers(rule.split(), {"docker0", "br-0123456789ab"}) is ours
-
-
 def test_where_no_daemon_was_started_nothing_is_taken_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +137,7 @@ def client_that(says: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def down_with(running: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Take our daemon down, but none of the machine's network."""
-    monkeypatch.setattr(daemon, "_remove_network", lambda: None)
+    monkeypatch.setattr(network, "remove", lambda directory: None)
     reaper = threading.Thread(target=running.wait)
     reaper.start()
     daemon.down()

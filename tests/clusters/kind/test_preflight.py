@@ -49,7 +49,7 @@ def test_without_a_daemon(path: Path) -> None:
     message = missing()["docker daemon"]
     assert message.startswith("docker version: Cannot connect to the Docker daemon; start yours, or ")
     assert "`dra-harness docker up`" in message
-    assert "dockerd (docker.io), runc (runc), iptables (iptables)" in message
+    assert "dockerd (docker.io), runc (runc), iptables (iptables), ip (iproute2)" in message
 
 
 def test_without_permission(path: Path) -> None:
