@@ -90,7 +90,10 @@ def down(
     sweep_copies()
     failed = []
     for each in providers.every():
-        each.sweep()
+        try:
+            each.sweep()
+        except HarnessError as error:
+            failed.append(error)
         for cluster in each.list():
             try:
                 _take_down(cluster.name, force=force)

@@ -50,6 +50,10 @@ class BringUpProgress:
         self.close()
         self._say(f"{seconds:6.2f} s  {phase}")
 
+    def warn(self, message: str) -> None:
+        """Something is amiss."""
+        self._say(f"warning: {redact(message)}")
+
     def close(self) -> None:
         """Take the bar away."""
         if self._bar is not None:

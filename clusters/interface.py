@@ -20,6 +20,9 @@ class Progress(Protocol):
     def reached(self, phase: str, seconds: float) -> None:
         """A phase of the bring-up was reached, so many seconds after its start."""
 
+    def warn(self, message: str) -> None:
+        """Something is amiss that doesn't keep the cluster from being made."""
+
 
 class SilentProgress:
     """Nobody is told."""
@@ -28,6 +31,9 @@ class SilentProgress:
         """Say nothing."""
 
     def reached(self, phase: str, seconds: float) -> None:
+        """Say nothing."""
+
+    def warn(self, message: str) -> None:
         """Say nothing."""
 
 

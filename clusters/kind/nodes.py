@@ -57,11 +57,15 @@ def running(node: str, program: str) -> list[Process]:
     return sorted(found, key=lambda process: process.pid)
 
 
-def containers(kind_name: str) -> list[str]:
-    """The ids of a cluster's containers; also of those that have stopped."""
-    return docker.run(
-        ["ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={kind_name}"]
-    ).split()
+def containers(kind_name: str, *, host: str = "") -> list[str]:
+    """The ids of a cluster's containers; also of those that have stopped.
+
+    Args:
+        kind_name: what kind calls it.
+        host: the daemon, as DOCKER_HOST has it; without it that of `docker.environment`.
+    """
+    label = f"label=io.x-k8s.kind.cluster={kind_name}"
+    return docker.run(["ps", "--all", "--quiet", "--filter", label], host=host).split()
 
 
 def published(node: str) -> dict[str, int]:

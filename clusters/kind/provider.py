@@ -52,7 +52,10 @@ class KindProvider:
         """Bring a cluster up: `spec.nodes` workers beside the control plane, and the bundled driver."""
         preflight.require(spec)
         driver_host.bundled_inventory(spec.inventory)  # a wrong one ends here, before anything is made
-        self.sweep()
+        try:
+            self.sweep()
+        except HarnessError as error:  # none of this cluster's
+            progress.warn(str(error))
         KindState.require_free(spec.name)
         programs = self._programs(spec, progress)
         image = self._image or node_image.ensure(self._source, spec.kubernetes, progress.components)
@@ -79,11 +82,21 @@ class KindProvider:
             _remove(found)
 
     def sweep(self) -> None:
-        """Remove what killed runs left: clusters that were not to be kept and whose maker is gone."""
+        """Remove what killed runs left: clusters that were not to be kept and whose maker is gone.
+
+        Raises:
+            EnvironmentBlocked: naming those that could not be removed; all the others were.
+        """
+        failed = []
         for found in KindState.every():
-            with found.orphaned() as orphaned:
-                if orphaned:
-                    _remove(found)
+            try:
+                with found.orphaned() as orphaned:
+                    if orphaned:
+                        _remove(found)
+            except HarnessError as error:
+                failed.append(f"cluster {found.name!r} of a run that ended can't be removed: {error}")
+        if failed:
+            raise EnvironmentBlocked("; ".join(failed))
 
     def list(self) -> Sequence[Cluster]:
         """All kind clusters of this user, also those left half-way."""
@@ -179,12 +192,19 @@ def _remove(found: KindState) -> None:
 
 def _deleted(found: KindState) -> bool:
     try:
-        _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+        _delete(found)
     except EnvironmentBlocked as error:
         if _BEING_REMOVED not in str(error):
             raise
         raise NotYet(error) from error
-    return not nodes.containers(found.kind_name)
+    return not nodes.containers(found.kind_name, host=found.docker_host)
+
+
+def _delete(found: KindState) -> None:
+    if _program(found) is not None:
+        _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
+    elif left := nodes.containers(found.kind_name, host=found.docker_host):  # as kind does it
+        docker.run(["rm", "--force", "--volumes", *left], host=found.docker_host)
 
 
 def _daemon_was_purged(found: KindState) -> bool:
@@ -194,6 +214,11 @@ def _daemon_was_purged(found: KindState) -> bool:
 
 def _host(of: KindState) -> dict[str, str]:
     return {"DOCKER_HOST": of.docker_host} if of.docker_host else {}
+
+
+def _program(of: KindState) -> str | None:
+    """The kind that made a cluster; once that is gone, the one on PATH, if there is one."""
+    return str(of.kind) if of.kind.exists() else shutil.which("kind")
 
 
 def _pid(node: str, program: str) -> int | None:
@@ -214,7 +239,7 @@ def _kind(of: KindState, arguments: Sequence[str | Path], seconds: float, stdin:
     own: list[str | Path] = ["--kubeconfig", of.kubeconfig("kind")] if arguments[1] == "cluster" else []
     try:
         done = subprocess.run(
-            [of.kind, *arguments, *own],
+            [_program(of) or of.kind, *arguments, *own],
             input=stdin,
             capture_output=True,
             text=True,

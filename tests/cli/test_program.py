@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -237,6 +238,24 @@ def test_one_that_another_command_removes_meanwhile_is_gone(
     assert ClusterState.every() == []
 
 
+def test_one_that_can_not_be_swept_does_not_keep_all_others(
+    places: Path, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("docker", ""), ("kind", "exit 0"), ("failing-kind", "echo 'no daemon' >&2; exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    common: dict[str, Any] = {"kubernetes": "v1.37.2", "profile": Profile.GA, "nodes": 1, "node_image": "i"}
+    KindState(name="a", id="aaaaaa", kind=tmp_path / "failing-kind", **common).save()
+    KindState(name="b", id="bbbbbb", kind=tmp_path / "kind", kept=True, **common).save()
+
+    done = program("down", "--all")
+
+    assert done.returncode == 3
+    assert "cluster 'a' of a run that ended can't be removed: kind delete cluster: no daemon" in done.stderr
+    assert [each.name for each in KindState.every()] == ["a"]
+
+
 def test_credentials_that_a_killed_run_left_go_with_everything_else(places: Path, program: Program) -> None:
     folder = places / "state" / "existing" / "run-1"
     folder.mkdir(parents=True)
@@ -347,8 +366,10 @@ def test_progress_without_a_terminal_is_a_line_per_step(capsys: pytest.CaptureFi
     progress.components("compile", 1, 3, "kubelet")
     progress.components("compile", 3, 3, "done")
     progress.reached("API server ready", 2.5)
+    progress.warn("[one] is left")
     progress.close()
-    assert capsys.readouterr().err == "compile: [kubelet]\ncompile: done\n  2.50 s  API server ready\n"
+    said = "compile: [kubelet]\ncompile: done\n  2.50 s  API server ready\nwarning: [one] is left\n"
+    assert capsys.readouterr().err == said
 
 
 def test_run_ids_differ_and_are_allowed() -> None:

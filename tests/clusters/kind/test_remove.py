@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kind.provider import _remove
+from clusters.components import BuildSource
+from clusters.interface import ClusterSpec, SilentProgress
+from clusters.kind import preflight
+from clusters.kind.provider import KindProvider, _remove
 from clusters.kind.state import KindState
-from harness.errors import EnvironmentBlocked
+from harness.errors import EnvironmentBlocked, UsageError
 from tests.clusters.kind.conftest import MakeState
 
 _DOCKER = """#!/bin/sh
@@ -54,9 +57,79 @@ def test_what_kind_can_not_remove_ends_it_at_once(make_state: MakeState, program
     assert found.directory.exists(), "nothing would know of the containers any more"
 
 
-def _state(make_state: MakeState, programs: Path, kind: str) -> KindState:
-    _write(programs / "kind", f"#!/bin/sh\n{kind}\n")
-    found = make_state(kind=programs / "kind")
+def test_what_can_not_be_removed_keeps_no_other_from_being_swept(
+    make_state: MakeState, programs: Path
+) -> None:
+    stuck = _state(make_state, programs, "echo 'no daemon' >&2; exit 1", name="a-stuck", kind_named="kind-a")
+    fine = _state(make_state, programs, "exit 0", name="b-fine", kind_named="kind-b")
+
+    refusal = r"^cluster 'a-stuck' of a run that ended can't be removed: kind delete cluster: no daemon$"
+    with pytest.raises(EnvironmentBlocked, match=refusal):
+        KindProvider(BuildSource()).sweep()
+
+    assert stuck.directory.exists()
+    assert not fine.directory.exists()
+
+
+def test_a_new_cluster_is_made_beside_what_can_not_be_removed(
+    make_state: MakeState, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _state(make_state, programs, "echo 'no daemon' >&2; exit 1")
+    monkeypatch.setattr(preflight, "check_machine", lambda **_: [])
+    told = Told()
+
+    # The name is refused after the sweep: that far it has come.
+    with pytest.raises(UsageError, match="a kind cluster named 'paper' exists"):
+        KindProvider(BuildSource()).up(ClusterSpec("paper"), told)
+
+    (warning,) = told.warnings
+    assert "'paper' of a run that ended can't be removed" in warning
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_a_cluster_is_removed_also_when_the_program_that_made_it_is_gone(
+    make_state: MakeState, programs: Path, monkeypatch: pytest.MonkeyPatch, on_path: bool
+) -> None:
+    monkeypatch.setenv("PATH", str(programs))
+    _write(programs / "docker", _DOCKER_WITH_A_CONTAINER.format(folder=programs))
+    found = _state(make_state, programs, f"echo kind $1 >>{programs}/asked; >{programs}/gone")
+    if not on_path:
+        (programs / "kind").unlink()
+    gone = found.model_copy(update={"kind": programs / "cache" / "kind"})
+    gone.save()
+
+    _remove(gone)
+
+    assert not gone.directory.exists()
+    used = "kind delete" if on_path else "docker rm --force --volumes c0bc9d4b9b24"
+    assert used in (programs / "asked").read_text().splitlines()
+
+
+_DOCKER_WITH_A_CONTAINER = """#!/bin/sh
+echo "docker $*" >>{folder}/asked
+case "$1" in
+ps) [ -e {folder}/gone ] || echo c0bc9d4b9b24 ;;
+rm) : >{folder}/gone ;;
+esac
+"""
+
+
+class Told(SilentProgress):
+    """Keeps what it is warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        """Keep it."""
+        self.warnings.append(message)
+
+
+def _state(
+    make_state: MakeState, programs: Path, kind: str, *, name: str = "paper", kind_named: str = "kind"
+) -> KindState:
+    _write(programs / kind_named, f"#!/bin/sh\n{kind}\n")
+    found = make_state(kind=programs / kind_named, name=name)
     found.directory.mkdir(parents=True)
     found.save()
     return found

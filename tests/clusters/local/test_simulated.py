@@ -13,7 +13,7 @@ from fake_driver.inventory.synthetic import load_inventory
 
 from clusters import driver_host
 from clusters.components import BuildSource
-from clusters.interface import Cluster, ClusterSpec
+from clusters.interface import Cluster, ClusterSpec, SilentProgress
 from clusters.local import simulated
 from clusters.local.provider import LocalProvider
 from harness.kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, KubeClient, Object, Resource
@@ -130,20 +130,12 @@ def test_kwok_renews_leases_well_within_the_node_controllers_patience() -> None:
     assert options["nodeLeaseDurationSeconds"] / 4 * 1.04 < 50 / 1.5
 
 
-class _Quiet:
-    def components(self, phase: str, done: int, total: int, text: str) -> None:
-        pass
-
-    def reached(self, phase: str, seconds: float) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def simulation() -> Iterator[Cluster]:
     provider = LocalProvider(BuildSource())
     name = f"sim-{secrets.token_hex(3)}"
     spec = ClusterSpec(name=name, nodes=1, simulated_nodes=COUNT, ephemeral=True)
-    cluster = provider.up(spec, _Quiet())
+    cluster = provider.up(spec, SilentProgress())
     try:
         yield cluster
     finally:
