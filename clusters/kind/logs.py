@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from clusters import processes
@@ -69,10 +70,13 @@ def _pod_log(state: KindState, component: str) -> list[str]:
     A line of a CRI log is: time, stream, tag, text.
     """
     pattern = f"kube-system_{component}-{state.control_plane}_*/{component}/*.log"
-    files = sorted((state.directory / "pod-logs").glob(pattern), key=lambda path: path.stat().st_mtime)
+    found = []
+    for path in (state.directory / "pod-logs").glob(pattern):
+        with contextlib.suppress(FileNotFoundError):  # the kubelet removes those of old containers
+            found.append((path.stat().st_mtime, path.read_text(encoding="utf-8", errors="replace")))
     lines: list[str] = []
-    for path in files:
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+    for _, text in sorted(found):
+        for line in text.splitlines(keepends=True):
             parts = line.split(" ", _POD_LINE_PARTS - 1)
             lines.append(parts[-1] if len(parts) == _POD_LINE_PARTS else line)
     return lines

@@ -21,3 +21,13 @@ def test_all_containers_of_a_static_pod_oldest_first_without_cri_marks(make_stat
     other.write_text("2026-01-01T00:00:00.1Z stderr F other\n")
 
     assert logs.write(state, "kube-scheduler").read_text() == "first line\nsecond line\n"
+
+
+def test_a_log_that_goes_while_it_is_read_is_left_out(make_state: MakeState) -> None:
+    state = make_state()
+    folder = state.directory / "pod-logs" / f"kube-system_etcd-{state.control_plane}_aa" / "etcd"
+    folder.mkdir(parents=True)
+    (folder / "0.log").symlink_to("removed")
+    (folder / "1.log").write_text("2026-01-01T00:00:00.1Z stderr F left\n")
+
+    assert logs.write(state, "etcd").read_text() == "left\n"
