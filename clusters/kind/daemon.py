@@ -26,7 +26,8 @@ PACKAGES = {
 }
 """Program on PATH -> the Debian package that has it."""
 
-_RUNTIME = "without-sys-resource"
+RUNTIME = "without-sys-resource"
+"""Of containers, where root lacks CAP_SYS_RESOURCE."""
 _ANSWER_SECONDS = 10.0
 _started: list[subprocess.Popen[bytes]] = []
 """Daemons that outlive what started them: forgotten while they run, they would be warned of."""
@@ -42,7 +43,7 @@ def arguments(directory: Path, addresses: network.Addresses, *, restricted: bool
         addresses: what its networks get.
         restricted: root here lacks CAP_SYS_RESOURCE, so containers get a runtime that doesn't ask for it.
     """
-    runtime = ["--add-runtime", f"{_RUNTIME}={WRAPPER}", "--default-runtime", _RUNTIME] if restricted else []
+    runtime = ["--add-runtime", f"{RUNTIME}={WRAPPER}", "--default-runtime", RUNTIME] if restricted else []
     return [
         "dockerd",
         "--host",

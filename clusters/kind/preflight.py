@@ -6,7 +6,7 @@ import os
 import shutil
 
 from clusters.interface import ClusterSpec, Finding
-from clusters.kind import daemon, docker
+from clusters.kind import daemon, docker, node_image
 from clusters.local import preflight as local
 from clusters.local.node import has_cap_sys_resource
 from harness.errors import EnvironmentBlocked, UsageError
@@ -16,8 +16,12 @@ _MAX_WORKERS = 5
 _SHARED = "nodes share folders with this machine, so expected unix://..."
 
 
-def check_machine() -> list[Finding]:
-    """Everything that provider kind needs of the machine, found or not."""
+def check_machine(*, builds: bool = True) -> list[Finding]:
+    """Everything that provider kind needs of the machine, found or not.
+
+    Args:
+        builds: whether a node image may have to be built.
+    """
     root = os.geteuid() == 0
     findings = [
         Finding("root", root, "yes" if root else "provider kind shares the kubelets' folders; use sudo"),
@@ -25,11 +29,17 @@ def check_machine() -> list[Finding]:
     ]
     if all(finding.ok for finding in findings):
         findings.append(_daemon())
+    if builds and all(finding.ok for finding in findings):
+        findings.append(_node_image())
     return findings
 
 
-def require(spec: ClusterSpec) -> None:
+def require(spec: ClusterSpec, *, builds: bool = True) -> None:
     """Refuse a spec or a machine that can't work.
+
+    Args:
+        spec: what is to be made.
+        builds: whether a node image may have to be built.
 
     Raises:
         UsageError: naming what is wrong and what was expected.
@@ -38,7 +48,7 @@ def require(spec: ClusterSpec) -> None:
     if not 1 <= spec.nodes <= _MAX_WORKERS:
         raise UsageError(f"--nodes {spec.nodes}: provider kind expects 1 to {_MAX_WORKERS} workers")
     local.require_simulated(spec.simulated_nodes)
-    for finding in check_machine():
+    for finding in check_machine(builds=builds):
         if not finding.ok:
             raise UsageError(f"{finding.subject}: {finding.message}")
 
@@ -61,7 +71,28 @@ def _daemon() -> Finding:
     if place and not place.startswith("unix://"):
         message = f"Docker's context leads to {place}: {_SHARED}"
         return Finding("docker daemon", ok=False, message=message)
-    return Finding("docker daemon", ok=True, message=f"{version} {_place(host)}".strip())
+    return Finding("docker daemon", ok=True, message=f"{version} {_place(host)}{_runtime()}".strip())
+
+
+def _runtime() -> str:
+    """What is to be known of the runtime where root, and so mostly the daemon, lacks CAP_SYS_RESOURCE."""
+    if has_cap_sys_resource():
+        return ""
+    runtime = docker.run(["info", "--format", "{{.DefaultRuntime}}"], timeout=20).strip()
+    if runtime == daemon.RUNTIME:
+        return ""
+    return (
+        f"; root lacks CAP_SYS_RESOURCE here, and the default runtime {runtime} may not start nodes without "
+        "it (that of `dra-harness docker up` does)"
+    )
+
+
+def _node_image() -> Finding:
+    try:
+        node_image.require_buildable()
+    except UsageError as error:
+        return Finding("node image", ok=False, message=f"{error}, or give --node-image")
+    return Finding("node image", ok=True, message="can be built, or was")
 
 
 def _advice(refusal: str) -> str:

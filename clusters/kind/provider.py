@@ -19,7 +19,7 @@ from clusters.components.image import write_archive
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
 from clusters.kind import config, credentials, docker, logs, node_image, nodes, preflight, restart
 from clusters.kind.state import NODE_FOLDERS, KindState
-from clusters.local import bootstrap, cgroups, simulated
+from clusters.local import bootstrap, cgroups, network, simulated
 from clusters.local.node import has_cap_sys_resource
 from clusters.node_ready import all_take_pods
 from clusters.profiles import feature_gates
@@ -50,7 +50,9 @@ class KindProvider:
 
     def up(self, spec: ClusterSpec, progress: Progress) -> Cluster:
         """Bring a cluster up: `spec.nodes` workers beside the control plane, and the bundled driver."""
-        preflight.require(spec)
+        preflight.require(spec, builds=self._image is None)
+        if spec.port:
+            network.require_port(spec.port)
         driver_host.bundled_inventory(spec.inventory)  # a wrong one ends here, before anything is made
         try:
             self.sweep()
@@ -310,14 +312,13 @@ class _BringUp:
         (self.state.directory / "pod-logs").mkdir()
 
     def _create(self) -> None:
-        own_image = self.state.node_image.startswith(f"{node_image.REPOSITORY}:")
         own_gates = feature_gates(self.state.profile, self.state.kubernetes)
         document = config.document(
             self.state,
             {**own_gates, **self.state.gates},
             port=self.spec.port,
             kubelet_gates={} if has_cap_sys_resource() else {"KubeletInUserNamespace": True},
-            own_image=own_image,
+            own_image=node_image.is_ours(self.state.node_image),
             fail_cgroup_v1=None if cgroups.is_v2() else False,
         )
         path = self.state.directory / "kind.yaml"

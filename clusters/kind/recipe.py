@@ -56,6 +56,9 @@ _TOOL_MODE, _FILE_MODE = 0o755, 0o644
 VERSION_FILE = "kind/version"
 """Where kind looks for the version of Kubernetes."""
 
+LABEL = "dra-harness.dev/node-image"
+"""What an image is known by, under whatever name."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -99,7 +102,7 @@ def images(
 
 def digest(kubernetes: str, programs: Mapping[str, Path]) -> str:
     """Names an image by everything that decides what is in it, but for the state of Debian's archive."""
-    found = hashlib.sha256(f"{kubernetes} {SUITE} {PACKAGES} {_PLACES} {_TOOLS} {_PLUGINS}".encode())
+    found = hashlib.sha256(f"{kubernetes} {SUITE} {PACKAGES} {_PLACES} {_TOOLS} {_PLUGINS} {LABEL}".encode())
     for path in sorted(FILES.iterdir()):
         found.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     for name in sorted({*_TOOLS, *_PLUGINS, *_COMPONENTS, "pod"}):

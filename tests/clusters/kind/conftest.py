@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters.components import BuildSource
 from clusters.interface import Profile
 from clusters.kind.state import KindState
 
@@ -30,3 +31,11 @@ def make_state(state_dir: Path) -> MakeState:
         return KindState.model_validate(given | keys)
 
     return make
+
+
+class NoPrograms(BuildSource):
+    """For what is to be refused before it comes to programs."""
+
+    def ensure(self, *_: object, **__: object) -> dict[str, Path]:
+        """Not to be called."""
+        raise AssertionError("programs were built")

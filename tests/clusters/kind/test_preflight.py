@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.interface import ClusterSpec, Finding
-from clusters.kind import docker, preflight
+from clusters.interface import ClusterSpec, Finding, SilentProgress
+from clusters.kind import daemon, docker, preflight
+from clusters.kind.provider import KindProvider
 from harness.errors import EnvironmentBlocked, UsageError
+from tests.clusters.kind.conftest import NoPrograms
 
 
 def docker_that(says: str, code: int, folder: Path) -> None:
@@ -73,6 +75,31 @@ def test_a_context_that_leads_elsewhere_shares_no_folders(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("has", "runtime", "named"),
+    [(False, "runc", True), (False, daemon.RUNTIME, False), (True, "runc", False)],
+)
+def test_a_runtime_that_may_not_start_nodes_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, has: bool, runtime: str, named: bool
+) -> None:
+    program = path / "docker"
+    says = f'case "$1" in info) echo {runtime} ;; version) echo 20.10 ;; esac'
+    program.write_text(f"#!/bin/sh\n{says}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(preflight, "has_cap_sys_resource", lambda: has)
+    (found,) = (each for each in preflight.check_machine(builds=False) if each.subject == "docker daemon")
+    assert found.message.startswith("20.10")
+    assert ("lacks CAP_SYS_RESOURCE here, and the default runtime runc may" in found.message) is named
+
+
+def test_a_port_that_can_not_be_had_is_refused_first(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "check_machine", lambda **_: [])
+    with pytest.raises(UsageError, match="--port 65536: expected 1 to 65535"):
+        KindProvider(NoPrograms()).up(ClusterSpec("a", port=65536), SilentProgress())
+
+
+@pytest.mark.parametrize(
     ("spec", "refusal"),
     [
         (ClusterSpec(name="A"), "cluster name 'A': expected"),
@@ -82,14 +109,14 @@ def test_a_context_that_leads_elsewhere_shares_no_folders(path: Path) -> None:
     ],
 )
 def test_a_spec_that_can_not_be(monkeypatch: pytest.MonkeyPatch, spec: ClusterSpec, refusal: str) -> None:
-    monkeypatch.setattr(preflight, "check_machine", lambda: [])
+    monkeypatch.setattr(preflight, "check_machine", lambda **_: [])
     with pytest.raises(UsageError, match=refusal):
         preflight.require(spec)
 
 
 def test_the_first_thing_that_is_missing_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     findings = [Finding("root", ok=True, message="yes"), Finding("docker", ok=False, message="gone")]
-    monkeypatch.setattr(preflight, "check_machine", lambda: findings)
+    monkeypatch.setattr(preflight, "check_machine", lambda **_: findings)
     with pytest.raises(UsageError, match="docker: gone"):
         preflight.require(ClusterSpec(name="a"))
 
