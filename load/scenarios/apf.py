@@ -20,12 +20,13 @@ from load.model import Cause, Stage
 from load.profiles.schema import Place
 from load.profiles.trial import Trial
 from load.scenarios import apf_requirements
+from load.scenarios.aggressor import Aggressor
 from load.scenarios.follow import Backlog, Follower
 from load.scenarios.interface import Clock, Done, Findings, Scenario, ScenarioSpec
 from load.scenarios.occupant import Occupant
 from load.scenarios.quiet import BaseScenario
 from load.scenarios.readings import figure, quantile, seconds, unfinished
-from load.scenarios.squeeze import USERS, Aggressor, Response, Squeeze, Victim
+from load.scenarios.squeeze import USERS, Response, Squeeze, Victim
 from load.scenarios.squeeze import Place as SqueezePlace
 
 if TYPE_CHECKING:
@@ -187,11 +188,8 @@ class _Sweep(BaseScenario):
             self.ground.sender_schema,
         )
         self._aggressor = Aggressor(place, self._spec.aggressor_threads) if setting.aggressor else None
-        users = self._users(setting.victim)
-        if self._aggressor:
-            users = [*users, self._aggressor.user]
         occupant = Occupant(place.kube, f"{place.name}-occupant") if not setting.shares else None
-        self._squeeze = Squeeze(place, setting.victim, users, occupant=occupant)
+        self._squeeze = Squeeze(place, setting.victim, self._users(setting.victim), occupant=occupant)
         self._squeeze.create_level(setting.shares, setting.response)
 
     def act(self, trial: Trial, clock: Clock) -> None:
@@ -287,6 +285,8 @@ class _Sweep(BaseScenario):
         if self._aggressor:
             findings.figures["aggressor-429"] = figure(self._aggressor.rejected)
             findings.figures["aggressor-lists"] = figure(self._aggressor.listed)
+            if server is not None and rejected is not None:
+                findings.faults += self._aggressor.doubts(server.apf_flows)
         self._outcomes.arm(setting.victim, done, self._witness, rejected)
 
     def _note_recovery(self, done: Done, findings: Findings) -> None:

@@ -8,20 +8,14 @@ in its answers stays the same.
 from __future__ import annotations
 
 import enum
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import urllib3
-
-from harness.kube import FLOW_SCHEMAS, PODS, PRIORITY_LEVELS, ApiError, KubeClient, Object, Resource
+from harness.kube import FLOW_SCHEMAS, PRIORITY_LEVELS, KubeClient, Object
 from load.scenarios.occupant import Occupant
 
 _PRECEDENCE = 150
 """Before the components' own schemas, which come at 800 and 900."""
-_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings", namespaced=True)
-_ROLES = Resource("rbac.authorization.k8s.io/v1", "roles", namespaced=True)
 
 
 class Response(enum.StrEnum):
@@ -174,72 +168,3 @@ class Squeeze:
     def _point(self, level_name: str) -> None:
         patch = {"spec": {"priorityLevelConfiguration": {"name": level_name}}}
         self._place.kube.patch(FLOW_SCHEMAS, self._place.sender_schema, patch)
-
-
-class Aggressor:
-    """Lists all pods of the run's namespaces over and over, in the victim's level.
-
-    A list is charged by the number of objects, up to ten seats.
-    """
-
-    def __init__(self, place: Place, threads: int) -> None:
-        self.user = f"{place.name}-aggressor"
-        self._place = place
-        self._client = place.kube.acting_as(self.user)
-        self._left = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._list, name=self.user, daemon=True) for _ in range(threads)
-        ]
-        self.listed = 0
-        self.rejected = 0
-
-    def start(self) -> None:
-        """Give the user its right, and begin."""
-        for namespace in self._place.namespaces:
-            for resource, manifest in self._rights():
-                self._place.kube.create(resource, manifest, namespace)
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """End, and take the right away."""
-        self._left.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(10)
-        for namespace in self._place.namespaces:
-            for resource in (_ROLE_BINDINGS, _ROLES):
-                self._place.kube.delete(resource, self.user, namespace)
-
-    def _list(self) -> None:
-        while not self._left.is_set():
-            for namespace in self._place.namespaces:
-                try:
-                    self._client.request("GET", PODS.path(namespace))
-                    self.listed += 1
-                except ApiError as error:
-                    self.rejected += error.status == 429
-                    self._left.wait(0.05)
-                except (OSError, urllib3.exceptions.HTTPError):
-                    self._left.wait(0.5)
-
-    def _rights(self) -> list[tuple[Resource, Any]]:
-        group = "rbac.authorization.k8s.io"
-        metadata = {"name": self.user, "labels": dict(self._place.labels)}
-        rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
-        return [
-            (
-                _ROLES,
-                {"apiVersion": _ROLES.api_version, "kind": "Role", "metadata": metadata, "rules": [rule]},
-            ),
-            (
-                _ROLE_BINDINGS,
-                {
-                    "apiVersion": _ROLE_BINDINGS.api_version,
-                    "kind": "RoleBinding",
-                    "metadata": metadata,
-                    "roleRef": {"apiGroup": group, "kind": "Role", "name": self.user},
-                    "subjects": [{"apiGroup": group, "kind": "User", "name": self.user}],
-                },
-            ),
-        ]

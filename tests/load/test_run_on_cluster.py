@@ -134,9 +134,9 @@ def test_nothing_is_left_of_a_run(site: Site, churn: LoadResult) -> None:
 def test_a_squeeze_is_seen_alike_from_both_sides(site: Site) -> None:
     """The generator's 429s are those that the server counts for its flow schema; so are the scheduler's.
 
-    The aggressor shares the scheduler's level: its 429s are counted for the same schema.
+    The aggressor shares the victim's level in a flow schema of its own, and presses on a generator, too.
     """
-    arms = ("generator-reject-1", "scheduler-reject-1-list")
+    arms = ("generator-reject-1-list", "scheduler-reject-1-list")
     chosen = [word for arm in arms for word in ("--arm", arm)]
 
     result = site.load("squeeze", "apf-starve", "--rate", "12", "--seconds", "14", *chosen)
@@ -149,9 +149,11 @@ def test_a_squeeze_is_seen_alike_from_both_sides(site: Site) -> None:
     answers = sum(each.by_code.get("429", 0) for each in generator.requests)
     assert generator.figures["rejected"].value == answers
     assert scheduler.server is not None
-    refused = scheduler.server.client_429["kube-scheduler"] + scheduler.figures["aggressor-429"].value
+    refused = scheduler.server.client_429["kube-scheduler"]
     assert scheduler.figures["rejected"].value == refused > 0
     for arm in (generator, scheduler):
+        assert arm.figures["aggressor-lists"].value + arm.figures["aggressor-429"].value > 0
+        assert not arm.generator.faults
         assert arm.figures["recovery"].value >= 0
         assert arm.stage(Stage.BOUND, window="squeezed")
     assert site.left("squeeze") == []

@@ -15,13 +15,20 @@ and value."""
 
 
 @contextmanager
-def serve(answers: Answers, *, otherwise: Any = 404, log: list[str] | None = None) -> Iterator[str]:
+def serve(
+    answers: Answers,
+    *,
+    otherwise: Any = 404,
+    log: list[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """Serve answers, and yield the address; queries don't count.
 
     Args:
         answers: by method and path.
         otherwise: the answer to whatever has none.
         log: gets the method and path of each request.
+        headers: on every answer.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,6 +44,8 @@ def serve(answers: Answers, *, otherwise: Any = 404, log: list[str] | None = Non
             body = (value if isinstance(value, str) else json.dumps(value)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            for name, text in (headers or {}).items():
+                self.send_header(name, text)
             self.end_headers()
             self.wfile.write(body)
 
