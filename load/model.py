@@ -172,6 +172,8 @@ class Orders(_Model):
     """UIDs of the exempt priority level and its FlowSchemas: a sender there is refused."""
     observer_flow_schema_uid: str
     kinds: list[PodKind] = pydantic.Field(min_length=1)
+    namespace_prefix: str = ""
+    """Begins the names of all namespaces whose claims are followed: any of them may hold a device."""
     arrivals: Arrivals = Arrivals.POISSON
     segments: list[Segment] = []
     bursts: list[Burst] = []

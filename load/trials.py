@@ -203,6 +203,7 @@ class TrialRunner:
             exempt_uids=list(users.exempt_uids),
             observer_flow_schema_uid=users.observer.flow.flow_schema_uid,
             kinds=self._kinds,
+            namespace_prefix=site.names.prefix,
             arrivals=profile.arrivals,
             segments=trial.segments(),
             bursts=list(trial.bursts),

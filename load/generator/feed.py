@@ -39,7 +39,7 @@ class Feed:
         if self._tracker is None:
             self._early.append(lambda: self.relisted(objects, began, at))
         else:
-            self._tracker.relisted(self._target.kind, objects, at, self._target.namespaces, began)
+            self._tracker.relisted(self._target.kind, objects, at, began=began)
 
     def gap(self, gap: Gap) -> None:
         """The watch was away."""

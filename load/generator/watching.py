@@ -6,7 +6,7 @@ import http.client
 import logging
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,8 +59,8 @@ class Target:
     path: str
     """The collection's URL path."""
     selector: str = ""
-    namespaces: Collection[str] | None = None
-    """Others' objects are passed over; None takes all."""
+    prefix: str = ""
+    """Objects in namespaces whose names don't begin so are passed over."""
 
 
 class _Cut(Exception):
@@ -260,8 +260,8 @@ class Watch:
     # Small things
 
     def _is_ours(self, obj: Object) -> bool:
-        namespaces = self._target.namespaces
-        return namespaces is None or obj["metadata"].get("namespace") in namespaces
+        namespace: str = obj["metadata"].get("namespace", "")
+        return namespace.startswith(self._target.prefix)
 
     def _url(self, query: dict[str, str]) -> str:
         if self._target.selector:

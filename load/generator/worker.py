@@ -121,13 +121,12 @@ class Worker:
         self._faults += check_observer(self._watches[0][1].flow_schema_uid, self._orders)
 
     def _targets(self) -> list[Target]:
-        """Our own pods by their labels; claims that others make for them by their namespace."""
+        """Our own pods by their labels; all claims of the run: others make ours, and hold devices, too."""
         selector = f"{RUN}={self._orders.run_id},{WORKER_LABEL}={self._place.index}"
-        namespaces = sorted({namespace for kind in self._orders.kinds for namespace in kind.namespaces})
-        where = f"/namespaces/{namespaces[0]}" if len(namespaces) == 1 else ""
+        prefix = self._orders.namespace_prefix
         targets = [
             Target("pods", "/api/v1/pods", selector),
-            Target("claims", f"{_RESOURCE_API}{where}/resourceclaims", namespaces=frozenset(namespaces)),
+            Target("claims", f"{_RESOURCE_API}/resourceclaims", prefix=prefix),
         ]
         if self._orders.removed_devices:
             targets.append(Target("slices", f"{_RESOURCE_API}/resourceslices"))

@@ -102,6 +102,24 @@ class ApiServer:
 
         self.call(cut)
 
+    def hold(self, namespace: str, device: str) -> None:
+        """Give a device to a claim of that namespace, which stays."""
+        result = {"request": "d", "driver": "gpu.example", "pool": "node", "device": device}
+        claim = {
+            "metadata": {"name": "filler", "namespace": namespace, "uid": f"uid-{namespace}-filler"},
+            "spec": {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "gpu"}}]}},
+            "status": {
+                "allocation": {"devices": {"results": [result]}},
+                "reservedFor": [{"resource": "pods", "name": "filler"}],
+            },
+        }
+
+        def add() -> None:
+            self._claims[f"{namespace}/filler"] = claim
+            self._emit("claims", "ADDED", claim)
+
+        self.call(add)
+
     def call(self, function: Callable[[], object]) -> None:
         """Run a function in the loop."""
 

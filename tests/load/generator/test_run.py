@@ -57,6 +57,27 @@ def test_every_pod_of_an_ordinary_run_completes_and_both_sides_count_the_same(tm
     assert report.cpu_seconds > 0
 
 
+def test_a_device_that_a_claim_outside_the_churn_has_is_not_to_be_given_again(tmp_path: Path) -> None:
+    """Pods that fill the nodes are in a namespace of their own, and hold most of the devices."""
+    with serving() as server:
+        server.hold("run-fill", "uid-test-run-w0-template-3")
+        server.hold("of-others", "uid-test-run-w0-template-4")
+        kinds = [PodKind(name="template", weight=1, manifest=POD, claims=1, namespaces=["run-churn"])]
+        run = start(tmp_path, orders(tmp_path, url(server), kinds=kinds, namespace_prefix="run-"))
+        code = run.wait()
+        report = run.report()
+
+    assert code == 0
+    assert "test-run-w0-template-3" in server.created
+    assert [(each.invariant, each.object) for each in report.violations] == [
+        ("double-allocation", "gpu.example/node/uid-test-run-w0-template-3")
+    ]
+    assert "run-fill/filler" in report.violations[0].message
+    assert counts(report) == ALL_COMPLETED
+    assert report.claims_seen == 40
+    assert report.faults == []
+
+
 def test_an_apf_refusal_is_a_result_and_is_not_tried_again(tmp_path: Path) -> None:
     with serving() as server:
         server.refusals.append(too_many(5))
