@@ -6,6 +6,7 @@ seconds: on the clock of `time.time()` where they say "at", durations elsewhere.
 
 from __future__ import annotations
 
+import datetime
 import enum
 import hashlib
 import json
@@ -234,9 +235,18 @@ class Gap(_Model):
 
     kind: str
     at: float
+    """When it was seen to be away; if events were late, when it said something for the last time before."""
     seconds: float
+    """Until it was back."""
     relisted: bool
     reason: str
+    late: float = 0.0
+    """By how many seconds events may have been seen late, at most; 0 if none was missed meanwhile."""
+
+    def __str__(self) -> str:
+        when = datetime.datetime.fromtimestamp(self.at, datetime.UTC)
+        late = f", events up to {self.late:.1f} s late" if self.late else ""
+        return f"{self.kind} at {when:%H:%M:%S} for {self.seconds:.1f} s{late} ({self.reason})"
 
 
 class Timeline(_Model):

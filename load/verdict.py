@@ -18,6 +18,9 @@ SATURATED_LATENESS = 0.5
 MAX_CPU = 0.90
 """Share of the machine: above, generator and control plane take CPU from each other."""
 
+MAX_EVENT_LATENESS = 0.25
+"""Seconds by which events may have come late over a gap in a watch: a quarter of the tightest gate, 1 s."""
+
 _FAULTLESS = (*REFUSED, Cause.EVICTED, Cause.VANISHED)
 """No pod of the main trial may end so, unless the profile has a criterion on it."""
 
@@ -113,9 +116,12 @@ def _of_generator(trial: TrialResult) -> Iterator[Tested]:
 
 def _of_books(trial: TrialResult) -> Iterator[Tested]:
     relists = [gap for gap in trial.gaps if gap.relisted]
-    told = "; ".join(f"{gap.kind} for {gap.seconds:.1f} s ({gap.reason})" for gap in relists[:3])
-    message = f"a watch was lost and had to list again: {told}"
+    message = f"a watch was lost and had to list again: {'; '.join(map(str, relists[:3]))}"
     yield "watch", not relists, f"{len(relists)} relists", "0 relists", message
+    away = [gap for gap in trial.gaps if gap.late > MAX_EVENT_LATENESS and not gap.relisted]
+    latest = f"{max((gap.late for gap in trial.gaps), default=0.0):.2f} s"
+    message = f"a watch was away, and what it missed came late: {'; '.join(map(str, away[:3]))}"
+    yield "watch-lateness", not away, latest, f"< {MAX_EVENT_LATENESS:g} s", message
     for line in trial.books:
         if line.binding:
             client, server = _number(line.client), _number(line.server)

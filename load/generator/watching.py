@@ -26,6 +26,8 @@ Object = dict[str, Any]
 _CHUNK = 65536
 _SILENCE = 150.0
 """Seconds without a byte after which a watch counts as cut: bookmarks come about once a minute."""
+_REPLAY = 1.0
+"""Seconds after its return in which a watch tells what it missed: an event that comes later is a new one."""
 _TURN = 0.003
 """Seconds of work after which a watch that always has something to read lets arrivals be sent."""
 _BACKOFF = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -61,6 +63,18 @@ class Target:
     selector: str = ""
     prefix: str = ""
     """Objects in namespaces whose names don't begin so are passed over."""
+
+
+@dataclass
+class _Absence:
+    """A time without a watch, which begins when it said something for the last time, or any time later."""
+
+    heard: float
+    noticed: float
+    reason: str
+    relisted: bool = False
+    back: float | None = None
+    """When the server accepted the watch that seems to have ended it."""
 
 
 class _Cut(Exception):
@@ -105,17 +119,19 @@ class Watch:
         self._lists = Wire(access, size=1)
         self._version = ""
         """Where to resume from; empty where it takes a list first."""
-        self._relisted = False
-        self._reason = ""
-        self._over: Gap | None = None
-        """A gap that seems to have ended."""
+        self._heard = 0.0
+        """When the last event or bookmark came, or a list was asked for."""
+        self._away: _Absence | None = None
         self._stopped = False
         self._greenlet: gevent.Greenlet | None = None
         self._following = gevent.event.Event()
         self.flow_schema_uid = ""
         """The FlowSchema that the API server put the first list under."""
-        self.away_since: float | None = None
-        """Since when there is no watch; None while there is one."""
+
+    @property
+    def away_since(self) -> float | None:
+        """Since when there is no watch, as far as anybody noticed; None while there is one."""
+        return self._away.noticed if self._away and self._away.back is None else None
 
     def start(self, deadline: float) -> gevent.Greenlet:
         """List, begin to follow, and return once the server has accepted the watch.
@@ -146,16 +162,17 @@ class Watch:
             try:
                 if not self._version:
                     self._list()
-                    self._relisted = True
+                    if self._away is not None:
+                        self._away.relisted = True
                 self._stream()
             except (_Cut, EnvironmentBlocked) as end:
                 if isinstance(end, _Expired):
                     self._version = ""
-                    if self._over is not None:
-                        self.away_since, self._over = self._over.at, None
+                    if self._away is not None:
+                        self._away.back = None
                 self._end_gap()
-                if self.away_since is None:
-                    self.away_since, self._reason, attempt = self._clock(), str(end), 0
+                if self._away is None:
+                    self._away, attempt = _Absence(self._heard, self._clock(), str(end)), 0
                     _log.warning("watch on %s: %s", self._target.kind, end)
                 self._sleep(_BACKOFF[min(attempt, len(_BACKOFF) - 1)])
                 attempt += 1
@@ -163,22 +180,30 @@ class Watch:
     def _accepted(self) -> None:
         """There is a watch again, unless the next thing that it says is that it can't be resumed."""
         self._following.set()
-        if self.away_since is None:
-            return
-        self._over = Gap(
-            kind=self._target.kind,
-            at=self.away_since,
-            seconds=self._clock() - self.away_since,
-            relisted=self._relisted,
-            reason=self._reason,
-        )
-        self.away_since = None
+        if self._away is not None:
+            self._away.back = self._clock()
 
-    def _end_gap(self) -> None:
-        """The watch did come back, if it was away."""
-        if self._over is not None:
-            self._sink.gap(self._over)
-            self._over, self._relisted = None, False
+    def _end_gap(self, event_at: float | None = None) -> None:
+        """The watch did come back, if it was away; `event_at`: when an event came as the first thing then.
+
+        A peer that is gone without a word is noticed late, and a watch may have nothing to say for a minute.
+        So the last word is when the gap began only if something was missed.
+        """
+        away = self._away
+        if away is None or away.back is None:
+            return
+        missed = event_at is not None and event_at - away.back <= _REPLAY
+        since = away.heard if missed else away.noticed
+        gap = Gap(
+            kind=self._target.kind,
+            at=since,
+            seconds=away.back - since,
+            relisted=away.relisted,
+            reason=away.reason,
+            late=event_at - since if event_at is not None and missed else 0.0,
+        )
+        self._sink.gap(gap)
+        self._away = None
 
     def _list(self) -> None:
         began = self._clock()
@@ -194,7 +219,7 @@ class Watch:
         if answer.flow is not None:
             self.flow_schema_uid = answer.flow.flow_schema_uid
         listed = orjson.loads(answer.body)
-        self._version = listed["metadata"]["resourceVersion"]
+        self._version, self._heard = listed["metadata"]["resourceVersion"], began
         self._sink.relisted([obj for obj in listed["items"] if self._is_ours(obj)], began, at)
 
     def _stream(self) -> None:
@@ -252,8 +277,8 @@ class Watch:
             if obj.get("code") == 410:
                 raise _Expired(f"410: {obj.get('message', '')}")
             raise _Cut(f"error {obj.get('code')}: {obj.get('message', '')}")
-        self._end_gap()
-        self._version = obj["metadata"]["resourceVersion"]
+        self._end_gap(None if type_ == "BOOKMARK" else at)
+        self._version, self._heard = obj["metadata"]["resourceVersion"], at
         if type_ != "BOOKMARK" and self._is_ours(obj):
             self._sink.event(type_, obj, at)
 

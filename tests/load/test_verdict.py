@@ -73,7 +73,12 @@ def test_a_run_with_which_nothing_is_wrong_passes() -> None:
         ),
         (
             {"gaps": [Gap(kind="pods", at=1.0, seconds=2.5, relisted=True, reason="410 Gone")]},
-            "a watch was lost and had to list again: pods for 2.5 s (410 Gone)",
+            "a watch was lost and had to list again: pods at 00:00:01 for 2.5 s (410 Gone)",
+        ),
+        (
+            {"gaps": [Gap(kind="pods", at=3661.0, seconds=0.2, relisted=False, reason="reset", late=0.26)]},
+            "a watch was away, and what it missed came late: "
+            "pods at 01:01:01 for 0.2 s, events up to 0.3 s late (reset)",
         ),
         (book(12, 11), "the books don't balance: answers 429: 12, but 11 by the metric"),
         (book(0, None), "the books don't balance: answers 429: 0, but not known by the metric"),
@@ -93,7 +98,8 @@ def test_numbers_that_can_not_be_trusted_make_it_invalid(change: dict[str, Any],
     [
         generator(lateness_p99=0.0199),
         host(0.899),
-        {"gaps": [Gap(kind="pods", at=1.0, seconds=0.1, relisted=False, reason="resumed")]},
+        {"gaps": [Gap(kind="pods", at=1.0, seconds=9, relisted=False, reason="reset", late=0.25)]},
+        {"gaps": [Gap(kind="slices", at=1.0, seconds=40, relisted=False, reason="nothing was missed")]},
         book(12, 11, binding=False),
         book(12, 12),
     ],

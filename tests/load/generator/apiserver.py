@@ -67,6 +67,7 @@ class ApiServer:
         self._events: list[tuple[int, str, str, Object]] = []
         self._connections: set[asyncio.StreamWriter] = set()
         self._watchers: dict[asyncio.StreamWriter, asyncio.Queue[tuple[str, str, Object] | None]] = {}
+        self._mute: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -101,6 +102,10 @@ class ApiServer:
                 news.put_nowait(None)
 
         self.call(cut)
+
+    def mute_watches(self) -> None:
+        """Let those that are open say nothing more, as over a dead connection that nobody knows of."""
+        self.call(lambda: self._mute.update(self._watchers))
 
     def hold(self, namespace: str, device: str) -> None:
         """Give a device to a claim of that namespace, which stays."""
@@ -250,7 +255,7 @@ class ApiServer:
         self._watchers[writer] = news
         while (event := await news.get()) is not None:
             of, type_, obj = event
-            if of == kind and _selected(obj, query):
+            if of == kind and _selected(obj, query) and writer not in self._mute:
                 writer.write(_chunk({"type": type_, "object": obj}))
                 await writer.drain()
         raise ConnectionResetError

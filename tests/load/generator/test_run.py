@@ -205,6 +205,26 @@ def test_a_cut_watch_is_resumed_and_the_gap_is_in_the_report(tmp_path: Path) -> 
     assert requests(report, "list") == {"200": 2}
 
 
+def test_what_a_silent_watch_missed_is_late_since_its_last_word(tmp_path: Path) -> None:
+    """It is noticed only when it breaks; the watch on slices, which had nothing to say, missed nothing."""
+    with serving() as server:
+        run = start(tmp_path, orders(tmp_path, url(server), removed_devices=True))
+        run.wait_until_intended(5)
+        server.mute_watches()
+        run.wait_until_intended(30)
+        server.cut_watches()
+        assert run.wait() == 0
+        report = run.report()
+
+    assert counts(report) == ALL_COMPLETED
+    gaps = {gap.kind: gap for gap in report.gaps}
+    assert gaps.keys() == {"pods", "claims", "slices"}
+    for kind in ("pods", "claims"):
+        assert 0.5 < gaps[kind].seconds <= gaps[kind].late < 30
+        assert gaps[kind].at < gaps["slices"].at - 0.5
+    assert gaps["slices"].late == 0
+
+
 def test_a_watch_that_can_not_be_resumed_lists_again(tmp_path: Path) -> None:
     with serving() as server:
         run = start(tmp_path, orders(tmp_path, url(server), segments=LONG))
