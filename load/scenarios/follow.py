@@ -16,6 +16,7 @@ import urllib3
 from harness.kube import PODS, ApiError, KubeClient, Object, Resource
 
 _WATCH_SECONDS = 3600.0
+_RAN = ("Running", "Succeeded")
 Handler = Callable[[str, Object, float], None]
 """Called with ADDED, MODIFIED or DELETED, the object, and the time of receipt (`time.time()`)."""
 
@@ -109,9 +110,13 @@ class Follower:
 
 
 class Backlog:
-    """Which pods of some namespaces are waiting for a node, and since when they have been seen to."""
+    """Which pods of some namespaces are waiting for a node, and since when they have been seen to.
 
-    def __init__(self, kube: KubeClient, namespaces: Collection[str]) -> None:
+    With `running` they wait until they have run there.
+    """
+
+    def __init__(self, kube: KubeClient, namespaces: Collection[str], *, running: bool = False) -> None:
+        self._running = running
         self._lock = threading.Lock()
         self._waiting: dict[str, float] = {}
         self._bound: dict[str, tuple[float, float, str, str]] = {}
@@ -126,14 +131,14 @@ class Backlog:
         self._follower.stop()
 
     def waiting(self, *, since: float) -> int:
-        """Pods that were seen before that moment and have no node yet."""
+        """Pods that were seen before that moment and are still waiting."""
         with self._lock:
             return sum(1 for seen in self._waiting.values() if seen < since)
 
     def bound(
         self, *, after: float = 0.0, before: float = float("inf")
     ) -> list[tuple[float, float, str, str]]:
-        """(seen, bound, node, name) of pods that were first seen in that time and got a node."""
+        """(seen, bound, node, name) of pods that were first seen in that time and wait no more."""
         with self._lock:
             return [entry for entry in self._bound.values() if after <= entry[0] < before]
 
@@ -146,11 +151,14 @@ class Backlog:
     def _handle(self, kind: str, obj: Object, at: float) -> None:
         uid = obj["metadata"]["uid"]
         node = obj["spec"].get("nodeName", "")
+        ran = obj.get("status", {}).get("phase") in _RAN
         with self._lock:
             if kind == "DELETED":
                 self._waiting.pop(uid, None)
-            elif node and uid not in self._bound:
+            elif uid in self._bound:
+                return
+            elif node and (ran or not self._running):
                 name = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
                 self._bound[uid] = (self._waiting.pop(uid, at), at, node, name)
-            elif not node:
+            else:
                 self._waiting.setdefault(uid, at)

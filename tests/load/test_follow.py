@@ -14,10 +14,10 @@ from load.scenarios.follow import Backlog, Follower
 Object = dict[str, Any]
 
 
-def pod(name: str, node: str = "") -> Object:
+def pod(name: str, node: str = "", phase: str = "Pending") -> Object:
     spec = {"nodeName": node} if node else {}
     metadata = {"uid": name, "name": name, "namespace": "ns", "resourceVersion": "1"}
-    return {"metadata": metadata, "spec": spec}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
 
 
 class Server:
@@ -48,6 +48,20 @@ def test_what_went_while_nobody_watched_is_gone() -> None:
     try:
         wait_until(lambda: backlog.waiting(since=float("inf")) == 1, 10, "one to wait", interval=0.01)
         assert [name for _, _, _, name in backlog.bound()] == ["ns/bound"]
+    finally:
+        backlog.stop()
+
+
+def test_a_pod_that_is_to_run_waits_on_its_node_until_it_has() -> None:
+    ran = [pod("ran", "n", "Running"), pod("failed", "n", "Running"), pod("bound", "n"), pod("waits")]
+    later = [pod("ran", "n", "Succeeded"), pod("failed", "n", "Failed"), pod("bound", "n"), pod("waits")]
+    server = Server(ran, later)
+    backlog = Backlog(cast(KubeClient, server), ["ns"], running=True)
+    backlog.start()
+    try:
+        assert server.stop.wait(10)
+        assert backlog.waiting(since=float("inf")) == 2
+        assert [name for _, _, _, name in backlog.bound()] == ["ns/ran", "ns/failed"]
     finally:
         backlog.stop()
 

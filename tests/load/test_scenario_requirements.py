@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from harness.kube import KubeClient
 from harness.results import Result
 from load.books import ServerBooks, Workqueue
 from load.histogram import LatencyHistogram, Quantile
@@ -16,6 +19,7 @@ from load.profiles.schema import PodShape, Via
 from load.profiles.trial import Trial
 from load.scenarios import apf, beside, node_trials, reference, taints
 from load.scenarios.apf_requirements import Outcomes, Witness
+from load.scenarios.follow import Backlog
 from load.scenarios.interface import Done, Findings
 from load.scenarios.podresources import Answers
 from load.scenarios.readings import bound_rate, quantile, unfinished
@@ -154,6 +158,25 @@ class TestNode:
         assert node_trials.answered(None, 100).result is Result.SKIPPED
 
 
+class Pauses:
+    """A trial's time that has so many pauses left, of no length."""
+
+    over = False
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def elapsed(self) -> float:
+        return 0.0
+
+    def until(self, elapsed: float) -> bool:
+        return self.pause(0)
+
+    def pause(self, seconds: float) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
 class TestApf:
     stuck = Timeline(pod="ns/a", kind="a", due=0, cause=Cause.NOT_BOUND)
     books = ServerBooks(
@@ -203,6 +226,24 @@ class TestApf:
 
         assert {"rejected", "queued"} & findings.figures.keys() == ({"rejected", "queued"} if told else set())
         assert "generator-429" in findings.figures
+
+    def test_a_node_that_is_squeezed_has_recovered_once_its_pods_run(self) -> None:
+        """Bound pods that don't run are what a squeezed kubelet looks like."""
+        sweep = apf._Sweep(
+            apf.ApfSweep(kind="apf-sweep", victims=[Victim.KUBELET], responses=[Response.REJECT], shares=[1])
+        )
+        sweep._backlog = backlog = Backlog(cast(KubeClient, None), ["ns"], running=True)
+        metadata = {"uid": "u", "name": "a", "namespace": "ns"}
+        bound: dict[str, object] = {"metadata": metadata, "spec": {"nodeName": "n"}}
+        sweep._released_at = time.time()
+        backlog._handle("ADDED", bound, sweep._released_at - 1)
+
+        sweep._await_recovery(Pauses(3), Stage.RUNNING)
+        assert sweep._recovered_at is None
+
+        backlog._handle("MODIFIED", {**bound, "status": {"phase": "Running"}}, time.time())
+        sweep._await_recovery(Pauses(1), Stage.RUNNING)
+        assert sweep._recovered_at is not None
 
     def test_a_second_claim_breaks_the_third(self) -> None:
         twice = Violation(invariant="duplicate-claim", at=0, object="ns/a", message="two")
