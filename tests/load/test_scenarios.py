@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +28,7 @@ from load.scenarios import (
     steps,
     taints,
 )
+from load.scenarios.interface import Done
 from load.scenarios.squeeze import Response, Victim
 
 Object = dict[str, Any]
@@ -199,6 +201,40 @@ class TestTaints:
         assert witness.evicted == {"gone": 2}
 
 
+class Clock:
+    """A trial's time that passes only while somebody waits for it, up to its end."""
+
+    def __init__(self, *, end: float) -> None:
+        self.now = 0.0
+        self._end = end
+
+    @property
+    def over(self) -> bool:
+        return self.now >= self._end
+
+    def elapsed(self) -> float:
+        return self.now
+
+    def until(self, elapsed: float) -> bool:
+        self.now = max(self.now, elapsed)
+        return not self.over
+
+    def pause(self, seconds: float) -> bool:
+        return self.until(self.now + seconds)
+
+
+class Writes:
+    """A client each of whose writes takes so long."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def replace(self, _: object, obj: Object) -> Object:
+        self._clock.pause(self._seconds)
+        return obj
+
+
 class TestSlices:
     def test_an_allocation_from_a_half_updated_pool_is_wrong_once_it_has_settled(self) -> None:
         partial = slices.Partial(settle=2)
@@ -211,6 +247,27 @@ class TestSlices:
         partial.claim("MODIFIED", claim("whole-again", "node-1"), 20)
 
         assert partial.wrong == ["claim ns/wrong got gpu-3 of half-updated node-1"]
+
+    @pytest.mark.parametrize(("takes", "fault"), [(0.1, ""), (0.16, "only 37 slices were updated under")])
+    def test_a_storm_that_only_the_drain_completes_was_none(self, takes: float, fault: str) -> None:
+        """10 updates a second were due over 6 s of load; the generator drains for a minute more."""
+        storm = slices._Storm(slices.SliceStorm(kind="slice-storm", rate=10))
+        clock = Clock(end=66)
+        storm._pools = pools.Pools(cast(Any, Writes(clock, takes)), "d", "p", {})
+        storm.ground = cast(Any, SimpleNamespace(plan=plan("slice-storm")))
+        for node in ("a", "b", "c", "d"):
+            contents = [{"pool": {"generation": 1}, "devices": [{"name": f"gpu-{i}"}]} for i in range(2)]
+            storm._pools.pools[node] = pools.Pool(node, {}, [{"spec": content} for content in contents])
+        load = trial(rate=1, seconds=1)
+
+        storm.act(load, clock)
+        found = storm.judge(Done(load, cast(Any, None), None, (), Path()))
+
+        assert found.figures["slice-updates"].value >= 440
+        assert found.figures["slice-updates.rate"].value == pytest.approx(
+            10 if not fault else 37 / 6, abs=0.2
+        )
+        assert [each[: len(fault)] for each in found.faults] == ([fault] if fault else [])
 
     @pytest.mark.parametrize(
         ("count", "number", "sizes"), [(8, 2, [4, 4]), (5, 2, [3, 2]), (3, 1, [3]), (2, 2, [1, 1])]
