@@ -263,7 +263,7 @@ class TestSlices:
         storm.act(load, clock)
         found = storm.judge(Done(load, cast(Any, None), None, (), Path()))
 
-        assert found.figures["slice-updates"].value >= 440
+        assert found.figures["slice-updates"].value > 400
         assert found.figures["slice-updates.rate"].value == pytest.approx(
             10 if not fault else 37 / 6, abs=0.2
         )
