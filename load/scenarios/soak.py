@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import statistics
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import psutil
 import pydantic
@@ -34,6 +35,16 @@ _QUARTERS = 4
 _HOUR = 3600.0
 _SHORTEST = 600.0
 """Seconds: over less, what a fresh process takes at first looks like growth."""
+_FEWEST = 20
+"""Samples of a process that has settled."""
+
+
+class Memory(NamedTuple):
+    """What a component's process held at a moment; after a restart it is another process."""
+
+    at: float
+    rss: float
+    pid: int
 
 
 class Soak(ScenarioSpec):
@@ -72,7 +83,7 @@ class _Soaking(BaseScenario):
     def __init__(self, spec: Soak) -> None:
         self._spec = spec
         self._backlog: Backlog | None = None
-        self._rss: dict[str, list[tuple[float, float]]] = {name: [] for name in COMPONENTS}
+        self._rss: dict[str, list[Memory]] = {name: [] for name in COMPONENTS}
         self._recoveries: list[tuple[str, float, bool]] = []
         self._left = threading.Event()
         self._node: NodeTrials | None = None
@@ -167,14 +178,17 @@ class _Soaking(BaseScenario):
                 pid = processes.main_pid(self.ground.cluster.id, name, name)
                 try:
                     if pid is not None:
-                        self._rss[name].append((time.time(), float(psutil.Process(pid).memory_info().rss)))
+                        rss = float(psutil.Process(pid).memory_info().rss)
+                        self._rss[name].append(Memory(time.time(), rss, pid))
                 except psutil.Error:
                     continue
 
     def _note_growth(self, findings: Findings) -> None:
         for name, samples in self._rss.items():
-            slope = growth(samples, restarted=name in self._spec.restart)
-            if slope is not None:
+            slope = growth(samples)
+            if slope is None:
+                findings.notes.append(f"growth of {name} is not known: no process of it was seen for long")
+            else:
                 findings.figures[f"rss-growth.{name}"] = figure(slope, "%/h")
         grown = [value.value for name, value in findings.figures.items() if name.startswith("rss-growth.")]
         if grown:
@@ -188,15 +202,28 @@ class _Soaking(BaseScenario):
             findings.figures["p99-drift"] = figure(last.seconds / second.seconds, at_least=last.at_least)
 
 
-def growth(samples: Sequence[tuple[float, float]], *, restarted: bool = False) -> float | None:
-    """Growth in percent of the mean per hour: the slope after the first quarter (an hour at most).
+def growth(samples: Sequence[Memory]) -> float | None:
+    """Growth in percent of the mean per hour, as all processes of a component have it in common.
 
-    None over less than ten minutes, and for a component that was restarted: its memory begins anew.
+    Each counts from the first quarter of its time on, an hour at most, and by what it grew itself: that the
+    one after a restart is smaller is no shrinking. None if none ran for ten minutes.
     """
-    begin, end = (samples[0][0], samples[-1][0]) if samples else (0.0, 0.0)
-    if restarted or end - begin < _SHORTEST:
+    processes_of = (list(group) for _, group in itertools.groupby(samples, key=lambda each: each.pid))
+    settled = [late for late in map(_settled, processes_of) if late]
+    if not settled:
         return None
-    settled = begin + min(_HOUR, (end - begin) / 4)
-    late = [(at, value) for at, value in samples if at >= settled]
-    slope = statistics.linear_regression([at for at, _ in late], [value for _, value in late]).slope
-    return 100 * slope * _HOUR / statistics.fmean(value for _, value in late)
+    steps = [(at, rss) for late in settled for at, rss in _from_the_mean(late)]
+    slope = statistics.linear_regression(*zip(*steps, strict=True), proportional=True).slope
+    return 100 * slope * _HOUR / statistics.fmean(each.rss for late in settled for each in late)
+
+
+def _settled(samples: Sequence[Memory]) -> list[Memory]:
+    """A process's samples without those of its beginning; none if they are too few to say anything."""
+    begin, end = samples[0].at, samples[-1].at
+    late = [each for each in samples if each.at >= begin + min(_HOUR, (end - begin) / 4)]
+    return late if end - begin >= _SHORTEST and len(late) >= _FEWEST else []
+
+
+def _from_the_mean(samples: Sequence[Memory]) -> list[tuple[float, float]]:
+    at, rss = (statistics.fmean(values) for values in ([s.at for s in samples], [s.rss for s in samples]))
+    return [(each.at - at, each.rss - rss) for each in samples]

@@ -425,20 +425,37 @@ class TestBurst:
         assert self.flaps(self.pod("a", "x"), self.pod("b", "y")) == 0
 
 
+def memory(minutes: range, rss: float, hourly: float = 0.0, *, pid: int = 1) -> list[soak.Memory]:
+    """A process that takes so much at first, and so much more in an hour."""
+    return [
+        soak.Memory(60.0 * minute, rss + hourly * (minute - minutes.start) / 60, pid) for minute in minutes
+    ]
+
+
 class TestSoak:
     def test_growth_per_hour(self) -> None:
         """100 MiB that grow by 1 MiB every 6 minutes: 10 MiB an hour, of 100 to 200 about 150 on average."""
-        samples = [(60.0 * minute, 100.0 + minute / 6) for minute in range(601)]
-
-        slope = soak.growth(samples)
-
         # The first of ten hours is left out: 110 to 200, so 155 on average.
-        assert slope == pytest.approx(100 * 10 / 155, rel=1e-3)
+        assert soak.growth(memory(range(601), 100, 10)) == pytest.approx(100 * 10 / 155, rel=1e-3)
 
-    def test_flat_memory_does_not_grow(self) -> None:
-        assert soak.growth([(10.0 * at, 5.0) for at in range(100)]) == pytest.approx(0)
+    def test_a_component_that_is_restarted_grows_in_between(self) -> None:
+        """Two hours from 100 MiB and two from 100 again, 8 an hour; each's first half hour is left out."""
+        samples = memory(range(121), 100, 8) + memory(range(121, 242), 100, 8, pid=2)
+
+        # 104 to 116, so 110 on average.
+        assert soak.growth(samples) == pytest.approx(100 * 8 / 110, rel=1e-3)
+
+    def test_what_a_restart_gives_back_is_no_shrinking_and_what_it_takes_no_growth(self) -> None:
+        flat = [memory(range(60 * n, 60 * n + 60), rss, pid=n) for n, rss in enumerate((100, 20, 300))]
+
+        assert soak.growth(list(itertools.chain(*flat))) == pytest.approx(0)
+
+    def test_a_process_that_ran_too_shortly_does_not_count(self) -> None:
+        short = memory(range(9), 10, 1000)
+
+        assert soak.growth(short + memory(range(9, 130), 50, pid=2)) == pytest.approx(0)
+        assert soak.growth(short) is None
 
     def test_too_little_says_nothing(self) -> None:
         assert soak.growth([]) is None
-        assert soak.growth([(10.0 * at, float(at)) for at in range(60)]) is None
-        assert soak.growth([(10.0 * at, 1.0) for at in range(100)], restarted=True) is None
+        assert soak.growth(memory(range(20), 1, 1)) is None, "15 samples have settled"
