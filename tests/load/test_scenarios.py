@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from clusters.interface import ClusterSpec
+from harness.kube import ApiError
 from load.profiles.loader import find_profile
 from load.profiles.plan import Plan, make_plan
 from load.profiles.schema import PodShape, Via
@@ -129,6 +131,16 @@ def claim(uid: str, pool: str, *, tolerates: bool = False, device: str = "gpu-0"
     }
 
 
+class Silent:
+    """A client of a cluster in which there is nothing and nothing happens."""
+
+    def request(self, *_: object, **__: object) -> str:
+        return '{"metadata": {"resourceVersion": "1"}, "items": []}'
+
+    def watch(self, *_: object, **__: object) -> Iterator[Object]:
+        raise ApiError("WATCH", "/", 410, "too old")
+
+
 class TestTaints:
     def test_steps_fill_the_measured_time(self) -> None:
         """Six taints of 5 s with 5 s between, in 60 s after 3 s of warm-up: at 5.5 s, then every 10 s."""
@@ -199,6 +211,32 @@ class TestTaints:
         witness.pod("MODIFIED", pod("preempted", "PreemptionByScheduler", deleting=True), 5)
 
         assert witness.evicted == {"gone": 2}
+
+    def test_a_tolerating_pod_that_is_evicted_counts_though_our_delete_came_between(self) -> None:
+        """The ledger doesn't know it: the delete was the generator's, and so was the end."""
+
+        def pod(name: str, template: str) -> Object:
+            condition = {"type": "DisruptionTarget", "reason": "DeletionByDeviceTaintManager"}
+            return {
+                "metadata": {"uid": name, "name": name, "namespace": "ns"},
+                "spec": {"resourceClaims": [{"name": "claim-0", "resourceClaimTemplateName": template}]},
+                "status": {"conditions": [condition]},
+            }
+
+        toggling = taints._Toggling(taints.TaintToggles(kind="taint-toggles"))
+        load = trial(shape("intolerant"), shape("patient", tolerance="seconds"))
+        namespaces = {"churn": "ns"}
+        toggling.ground = cast(Any, SimpleNamespace(observer=Silent(), namespaces=namespaces))
+        toggling.before(load)
+        toggling._witness.pod("DELETED", pod("a", "patient"), 1)
+        toggling._witness.pod("DELETED", pod("b", "intolerant"), 1)
+        report = cast(Any, SimpleNamespace(causes_by_kind={}, raced_evictions=2))
+
+        found = toggling.judge(Done(load, report, None, (), Path()))
+        toggling.clean()
+
+        assert found.figures["tolerating-evicted"].value == 1
+        assert "pod ns/a was evicted, and tolerates" in found.notes
 
 
 class Clock:
