@@ -179,7 +179,8 @@ class Orders(_Model):
     segments: list[Segment] = []
     bursts: list[Burst] = []
     max_in_flight: int = pydantic.Field(default=64, gt=0)
-    """Requests, per worker. An arrival that finds none free is dropped and counted."""
+    """Requests of all workers together: each has its share, one at least. An arrival that finds none of its
+    worker's free is dropped and counted."""
     conduct: Conduct = Conduct.COUNT
     last_stage: Stage = Stage.BOUND
     """The stage (BOUND or RUNNING) after which a pod is held, then deleted."""
@@ -314,6 +315,7 @@ class WorkerReport(_Model):
     seconds: float
     """From the start to the last arrival."""
     cpu_seconds: float
+    """Of the generator's processes in that time; what the drain takes is no part of it."""
     started_at: float
     last_arrival_at: float
     drained_at: float

@@ -109,6 +109,7 @@ class Generator(_Model):
 
     workers: int
     cpu_seconds: float
+    """From the start to the last arrival."""
     cpu_share: float | None
     """Of all CPU that the machine used meanwhile, 0 to 1; None if that isn't known, as on other machines."""
     lateness_p50: float

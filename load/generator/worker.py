@@ -165,14 +165,14 @@ class Worker:
             helper.link_exception(self._failed)
         try:
             self._send_all(sender, started_at)
-            stopped_at = self._clock()
+            stopped_at, cpu = self._clock(), _cpu_seconds() - cpu
             self._draining = True
             self._drain(sender, tracker)
         finally:
             gevent.killall(helpers)
             sender.abandon()
             self.close()
-        return self._report(tracker, sender, started_at, stopped_at, _cpu_seconds() - cpu)
+        return self._report(tracker, sender, started_at, stopped_at, cpu)
 
     def distrust(self, fault: str) -> None:
         """Note a reason not to trust this worker's numbers."""

@@ -289,7 +289,7 @@ class Profile(_Strict):
     conduct: Conduct = Conduct.COUNT
     last_stage: Stage = Stage.BOUND
     max_in_flight: int = pydantic.Field(default=256, ge=1, le=4096)
-    """Requests of each generator process at a time."""
+    """Requests at a time, of all generator processes together: each has its share of them."""
     saturates: bool = False
     """The main trial asks for more than the machine has: a busy machine doesn't make it INVALID."""
     scenario: dict[str, Any] = {"kind": "quiet"}

@@ -107,6 +107,15 @@ class ApiServer:
         """Let those that are open say nothing more, as over a dead connection that nobody knows of."""
         self.call(lambda: self._mute.update(self._watchers))
 
+    def chatter(self, times: int) -> None:
+        """Say so many times that each pod is as it was."""
+
+        def say() -> None:
+            for pod in list(self.pods.values()) * times:
+                self._emit("pods", "MODIFIED", pod)
+
+        self.call(say)
+
     def hold(self, namespace: str, device: str) -> None:
         """Give a device to a claim of that namespace, which stays."""
         result = {"request": "d", "driver": "gpu.example", "pool": "node", "device": device}

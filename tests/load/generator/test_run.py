@@ -188,6 +188,16 @@ def test_arrivals_beyond_the_cap_are_dropped_and_counted(tmp_path: Path) -> None
     assert len(server.created) == 3
 
 
+def test_the_cap_is_of_all_processes_together(tmp_path: Path) -> None:
+    with serving() as server:
+        server.delay = 0.5
+        limited = orders(tmp_path, url(server), segments=[], bursts=[Burst(at=0.1, pods=10)], max_in_flight=4)
+        run = start(tmp_path, limited, ["--processes", "2"])
+        assert run.wait() == 0
+
+    assert counts(run.report()) == {"dropped-by-generator": 6, "completed": 4}
+
+
 def test_a_cut_watch_is_resumed_and_the_gap_is_in_the_report(tmp_path: Path) -> None:
     with serving() as server:
         run = start(tmp_path, orders(tmp_path, url(server), segments=LONG))
@@ -321,6 +331,28 @@ def test_pods_that_never_get_a_claim_are_in_the_result(tmp_path: Path) -> None:
     assert counts(report) == {"no-claim": 40}
     bound = next(s for s in report.samples if s.stage is Stage.BOUND)
     assert (bound.count, bound.censored) == (40, 40)
+
+
+def test_the_cpu_of_the_drain_is_not_the_loads(tmp_path: Path) -> None:
+    """The machine is measured while there are arrivals, and the share is of that."""
+    with serving() as server:
+        server.schedules = False
+        few = orders(
+            tmp_path,
+            url(server),
+            segments=[],
+            bursts=[Burst(at=0.1, pods=2)],
+            drain_seconds=4,
+            hold_seconds=9,
+        )
+        run = start(tmp_path, few)
+        wait_until(lambda: any(each.phase == "drain" for each in run.progress()), 60, "the drain")
+        server.chatter(5000)
+        assert run.wait() == 0
+        report = run.report()
+
+    assert counts(report) == {"no-claim": 2}
+    assert report.cpu_seconds < 0.05
 
 
 def test_a_server_that_is_not_there_is_a_clear_end(tmp_path: Path) -> None:
