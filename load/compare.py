@@ -5,6 +5,16 @@ out among the judged measures, so that a comparison of equal clusters gives a fa
 twenty. The bootstrap interval of the change excludes none. And the interval reaches the measure's floor:
 what is surely smaller than the floor is no regression, however clearly it is there. (Asking the estimate
 itself to exceed the floor would miss a loss of just that size every other time.)
+
+Two things are a regression whatever the measures say. One is an invariant that some run of the candidate
+broke and none of the baseline's. That is no noise: a cluster that keeps its invariants breaks none in any
+number of runs, and what a known upstream issue explains is left out. So it takes no part of the one in
+twenty, and a single run is enough. The other is a gate that every run of the candidate failed and none of
+the baseline's, though all were asked it. Were the sides equal, any choice of as many runs could have been the
+candidate. So that is a false alarm in at most as many of all choices as there are different sets of runs that
+failed some gate: one in 252 for one such set among five runs a side. Where that is more than one in a
+hundred, gates are not judged; where it's less, the measures share out what is left of the one in twenty.
+Their test, too, holds for any choice of the candidate from given runs, and so do both together.
 """
 
 from __future__ import annotations
@@ -18,7 +28,7 @@ from dataclasses import dataclass
 import pydantic
 
 from harness.errors import ExitCode, HarnessError
-from load import statistics
+from load import grounds, statistics
 from load.fingerprint import Difference, Fingerprint
 from load.measures import measure
 from load.result import Figure, LoadResult, Verdict
@@ -133,6 +143,12 @@ class Comparison(_Model):
     profile: str
     differences: dict[str, tuple[str, str]]
     """Keys of the fingerprint that differ as was allowed: the baseline's value, the candidate's."""
+    verdicts: dict[str, dict[str, int]]
+    """By side, baseline and candidate: how many runs ended in each verdict."""
+    broken: dict[str, list[str]]
+    """Invariants that only the candidate broke: the IDs of the runs that did."""
+    failed: list[str]
+    """Gates that every run of the candidate failed, and none of the baseline's."""
     alpha: float
     """The two-sided p up to which a judged change counts."""
     rows: list[Row]
@@ -170,14 +186,19 @@ def compare(
     found = [(each, *_values(each, baseline, candidate)) for each in measures]
     present = [(each, before, after) for each, before, after in found if before and after]
     judged = sum(each.floor > 0 for each, _, _ in present)
-    alpha = 2 * FALSE_ALARMS / max(1, judged)
+    broken = grounds.broken(baseline, candidate)
+    failed, alarms = grounds.failed(baseline, candidate)
+    alpha = 2 * (FALSE_ALARMS - alarms) / max(1, judged)
     rows = [_row(each, before, after, alpha, seed) for each, before, after in present]
     return Comparison(
-        outcome=_outcome(rows),
+        outcome=Outcome.REGRESSION if broken or failed else _outcome(rows),
         baseline=[each.run_id for each in baseline],
         candidate=[each.run_id for each in candidate],
         profile=baseline[0].profile,
         differences=differences,
+        verdicts={"baseline": grounds.verdicts(baseline), "candidate": grounds.verdicts(candidate)},
+        broken=broken,
+        failed=failed,
         alpha=alpha,
         rows=rows,
         notes=list(_notes(baseline, candidate, rows, alpha)),

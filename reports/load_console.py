@@ -46,6 +46,8 @@ def print_comparison(console: Console, comparison: Json) -> None:
     _heading(console, f"{comparison['profile']}: {sides}")
     for key, (before, after) in comparison["differences"].items():
         _say(console, f"meant to differ: {key}: {before}, {after}", "dim")
+    if verdicts := document.verdicts(comparison):
+        _say(console, f"verdicts: {verdicts}")
     table = _Table(
         "measure", "before", "after", "change", "95 % interval", "p", "floor", "detectable", "finding"
     )
@@ -54,6 +56,8 @@ def print_comparison(console: Console, comparison: Json) -> None:
             *(plain(console, cell) for cell in _cells(row)), Text(row["finding"], style=_finding(row))
         )
     table.print(console)
+    for ground in document.grounds(comparison):
+        _say(console, ground, "bold red")
     for note in comparison["notes"]:
         _say(console, f"note: {note}")
     outcome = comparison["outcome"]

@@ -98,6 +98,22 @@ def causes(trial: Json) -> list[tuple[str, int]]:
     return [(cause, counts[cause]) for cause in order if counts.get(cause)]
 
 
+def verdicts(comparison: Json) -> str:
+    """How the runs of both sides ended; nothing where the comparison doesn't say."""
+    sides = comparison.get("verdicts") or {}
+    words = (("baseline", "before"), ("candidate", "after"))
+    return "; ".join(f"{word} {_counts(sides[side])}" for side, word in words if side in sides)
+
+
+def grounds(comparison: Json) -> list[str]:
+    """What is a regression besides the measures."""
+    broken = comparison.get("broken") or {}
+    told = [f"broken after, never before: {name} in {', '.join(runs)}" for name, runs in broken.items()]
+    return told + [
+        f"failed by every run after and none before: {gate}" for gate in comparison.get("failed") or ()
+    ]
+
+
 def ledger_name(trials: Sequence[Json], trial: Json) -> str:
     """How a trial is called in a heading: nothing where there is only one."""
     return str(trial["name"]) if len(trials) > 1 else ""
@@ -106,6 +122,10 @@ def ledger_name(trials: Sequence[Json], trial: Json) -> str:
 def main_rows(trial: Json) -> list[Json]:
     """The stages over all kinds of pods in the measured window."""
     return [row for row in trial["stages"] if row["window"] == "measured" and not row["kind"]]
+
+
+def _counts(verdicts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
 
 
 def _three(number: float) -> str:

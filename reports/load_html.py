@@ -65,6 +65,8 @@ def _page(template: str, **values: Any) -> str:
         share=document.share,
         change=document.change,
         causes=document.causes,
+        ended=document.verdicts,
+        grounds=document.grounds,
         words=_words,
         cells=_cells,
         steps=_steps,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -7,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from load import statistics
+from load import grounds, statistics
 from load.compare import LEVEL, Better, Compared, Comparison, Finding, NotComparable, Outcome, compare, judge
-from load.model import Stage
-from load.result import LoadResult, Rates, Verdict
+from load.model import Stage, Violation
+from load.result import Check, LoadResult, Rates, Verdict
 from tests.support.load_results import load_result, row, trial
 
 STAGES = (Stage.ACCEPTED, Stage.ALLOCATED, Stage.BOUND, Stage.RELEASED)
@@ -166,6 +167,114 @@ def test_invalid_runs_are_refused_with_their_reasons() -> None:
 def test_failed_runs_can_be_compared() -> None:
     failed = [each.model_copy(update={"verdict": Verdict.FAIL}) for each in runs("b", offset=1)]
     assert compare(runs("a"), failed).outcome is Outcome.NO_REGRESSION
+
+
+def with_gate(run: LoadResult, *, ok: bool, **changes: str) -> LoadResult:
+    """The run, with one more gate."""
+    check = Check(name="claims-off", about="gate", ok=ok, observed="?", limit="at most 0")
+    checks = [*run.checks, check.model_copy(update=changes)]
+    return run.model_copy(update={"checks": checks, "verdict": Verdict.PASS if ok else Verdict.FAIL})
+
+
+def breaking(run: LoadResult, invariant: str, checks: Sequence[Check] = ()) -> LoadResult:
+    """The run, in whose main trial an invariant was broken."""
+    found = [Violation(invariant=invariant, at=1.0, object="d/p/gpu-0", message="twice")]
+    first = run.trials[0].model_copy(update={"violations": found})
+    return run.model_copy(update={"trials": [first], "checks": list(checks), "verdict": Verdict.FAIL})
+
+
+def asked(measure: str, *, ok: bool, known: str = "") -> Check:
+    return Check(name=measure, about="gate", ok=ok, observed="1", limit="at most 0", known=known)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_an_invariant_that_only_the_candidate_broke_is_a_regression(size: int) -> None:
+    """However few runs there are, and whatever the measures say."""
+    worse = runs("b", offset=1)[:size]
+    worse[0] = breaking(worse[0], "double-allocation", [asked("violations", ok=False)])
+    leaking = [breaking(each, "leaked-claim") for each in runs("a")[:size]]
+
+    result = compare(leaking, worse)
+
+    assert (result.outcome, result.outcome.exit_code) == (Outcome.REGRESSION, 1)
+    assert result.broken == {"double-allocation": ["b-0"]}
+    assert result.verdicts == {
+        "baseline": {"PASS": 0, "FAIL": size, "INVALID": 0},
+        "candidate": {"PASS": size - 1, "FAIL": 1, "INVALID": 0},
+    }
+    both = compare([breaking(each, "double-allocation") for each in runs("a")[:size]], worse)
+    assert (both.broken, both.outcome is Outcome.REGRESSION) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("checks", "counts"),
+    [
+        ([asked("violations", ok=False)], True),
+        ([asked("violations.over-quota", ok=False), asked("violations", ok=True)], True),
+        ([asked("violations.over-quota", ok=False, known="https://a"), asked("violations", ok=True)], False),
+        ([asked("violations.over-quota", ok=True), asked("violations", ok=False)], False),
+    ],
+)
+def test_what_a_profile_allows_or_an_issue_explains_is_no_regression(
+    checks: list[Check], counts: bool
+) -> None:
+    worse = runs("b", offset=1)
+    worse[2] = breaking(worse[2], "over-quota", checks)
+    assert compare(runs("a"), worse).broken == ({"over-quota": ["b-2"]} if counts else {})
+
+
+def test_a_gate_that_only_and_every_run_of_the_candidate_failed_is_a_regression() -> None:
+    before = [with_gate(each, ok=True) for each in runs("a")]
+    after = [with_gate(each, ok=False) for each in runs("b", offset=1)]
+
+    result = compare(before, after)
+
+    assert (result.outcome, result.failed) == (Outcome.REGRESSION, ["claims-off at most 0"])
+    assert result.alpha == pytest.approx(2 * (0.05 - 1 / 252) / 5)
+    assert compare(after, before).outcome is Outcome.NO_REGRESSION
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["one of the baseline", "one not of the candidate", "known", "not asked before", "other limit", "few"],
+)
+def test_other_gates_that_were_failed_are_none(why: str) -> None:
+    before = [with_gate(each, ok=True) for each in runs("a")]
+    after = [
+        with_gate(each, ok=False, known="https://a" if why == "known" else "") for each in runs("b", offset=1)
+    ]
+    if why == "one of the baseline":
+        before[3] = with_gate(runs("a")[3], ok=False)
+    if why == "one not of the candidate":
+        after[3] = with_gate(runs("b", offset=1)[3], ok=True)
+    if why == "not asked before":
+        before = runs("a")
+    if why == "other limit":
+        before = [with_gate(each, ok=True, limit="at most 9") for each in runs("a")]
+    if why == "few":
+        before, after = before[:4], after[:4]
+    assert compare(before, after).failed == []
+
+
+def test_gates_that_fail_at_random_give_no_more_false_alarms_than_there_is_room_for() -> None:
+    """Every way to choose the candidate from ten equal runs: the measures' part and the gates' in all."""
+    pool = [*runs("a"), *runs("b", offset=1)]
+    rng = np.random.default_rng(5)
+    for gates in (1, 2, 20):
+        failing = [set(rng.permutation(10)[:5]) for _ in range(gates)]
+        checks = [
+            [asked(f"gate-{gate}", ok=number not in who) for gate, who in enumerate(failing)]
+            for number in range(10)
+        ]
+        equal = [run.model_copy(update={"checks": mine}) for run, mine in zip(pool, checks, strict=True)]
+        alarms = 0
+        for chosen in itertools.combinations(range(10), 5):
+            rest = [equal[number] for number in range(10) if number not in chosen]
+            named, room = grounds.failed(rest, [equal[number] for number in chosen])
+            alarms += bool(named)
+            assert room <= 0.01
+        assert alarms / 252 == pytest.approx(room)
+        assert bool(alarms) == (gates < 3)
 
 
 def test_sides_that_were_not_run_in_turn_are_noted() -> None:

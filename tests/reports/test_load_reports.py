@@ -286,6 +286,31 @@ def test_a_comparison_on_the_terminal() -> None:
     assert lines[-1] == "REGRESSION"
 
 
+def test_what_is_a_regression_besides_the_measures_is_in_every_report(tmp_path: Path) -> None:
+    document = json.loads(compare(*sides()).model_dump_json())
+    assert document["verdicts"]["candidate"] == {"PASS": 5, "FAIL": 0, "INVALID": 0}
+    worse = {**document, "broken": {"double-allocation": ["b-1", "b-3"]}, "failed": ["bound.p99 at most 1"]}
+    said = [
+        "broken after, never before: double-allocation in b-1, b-3",
+        "failed by every run after and none before: bound.p99 at most 1",
+    ]
+    verdicts = "before 5 PASS, 0 FAIL, 0 INVALID; after 5 PASS, 0 FAIL, 0 INVALID"
+
+    page = load_html.write_comparison(worse, tmp_path).read_text()
+    lines = printed(worse)
+
+    assert f"verdicts: {verdicts}" in lines
+    assert set(said) <= set(lines)
+    assert all(text in page for text in (verdicts, *said))
+
+
+def test_a_comparison_of_before_has_a_page_too(tmp_path: Path) -> None:
+    document = json.loads(compare(*sides()).model_dump_json())
+    for key in ("verdicts", "broken", "failed"):
+        del document[key]
+    assert "Verdicts" not in load_html.write_comparison(document, tmp_path).read_text()
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
