@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-import urllib3
-
 from clusters.driver_host import BUNDLED_DRIVER
 from clusters.existing.presence import Presence
 from clusters.existing.provider import PROVIDER
@@ -24,7 +22,7 @@ from clusters.ready import cluster_ready
 from harness import events
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.journal import Journal
-from harness.kube import NODES, ApiError, KubeClient
+from harness.kube import NODES, KubeClient
 from load import cleanup, fingerprint, identity, limits, prepare, server, usage
 from load.conclude import Progress, check_finished, conclude, run_started, shape
 from load.crew.reception import Reception
@@ -35,13 +33,11 @@ from load.profiles.schema import Fill, Pools, Tolerance
 from load.request import LimitSet, Listener, LoadRequest
 from load.result import LoadResult
 from load.scenarios.interface import Done, Ground, Scenario
-from load.trials import Site, TrialRunner
+from load.trials import TROUBLE, Site, TrialRunner
 
 Emit = Callable[[events.Event], None]
 Describe = Callable[[str], events.PlannedRequirement]
 
-_TROUBLE = (HarnessError, ApiError, OSError, urllib3.exceptions.HTTPError, AssertionError)
-"""What a cluster can do to a run: it doesn't answer, refuses, or keeps something waiting too long."""
 _TRIAL_OVERHEAD = 60.0
 """Seconds that a trial takes besides its load and drain, at the most, for the tokens' life."""
 _MOST_STEPS = 12
@@ -220,7 +216,7 @@ class LoadRunner:
             if not self._progress.finished:
                 raise
             self._progress.interrupted = True
-        except _TROUBLE as error:
+        except TROUBLE as error:
             if self._progress.finished:
                 self._progress.faults.append(f"the run ended early: {error}")
             elif isinstance(error, HarnessError):
@@ -241,7 +237,7 @@ class LoadRunner:
         for step in chain((scenario.clean,), self._clean(cluster, admin, before)):
             try:
                 step()
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self._say(f"clean-up: {error}")
                 self._progress.faults.append(f"clean-up: {error}")
 

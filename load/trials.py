@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import threading
 import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import urllib3
 
 from clusters.interface import Cluster
+from harness.errors import HarnessError
 from harness.kube import PODS, ApiError, KubeClient
 from load import cleanup, node, server, usage
 from load.assemble import trial_result
@@ -30,6 +34,8 @@ from load.result import TrialResult
 from load.scenarios.interface import Done, Findings, Scenario
 from load.shapes import pod_kind
 
+TROUBLE = (HarnessError, ApiError, OSError, urllib3.exceptions.HTTPError, AssertionError)
+"""What a cluster can do to a run: it doesn't answer, refuses, or keeps something waiting too long."""
 _POLL_SECONDS = 0.2
 _REJOIN_SECONDS = 30.0
 """A worker that was lost in one trial has so long to be back for the next."""
@@ -77,6 +83,33 @@ class Finished:
     interrupted: bool
 
 
+class _Ending:
+    """What comes after a trial's load, step by step: none of it may take what was measured away.
+
+    Args:
+        faults: gets what went wrong, and when.
+        interrupted: whether the load was.
+    """
+
+    def __init__(self, faults: list[str], interrupted: bool) -> None:
+        self._faults = faults
+        self.interrupted = interrupted
+
+    @contextlib.contextmanager
+    def step(self, doing: str) -> Iterator[None]:
+        """Do something as far as it goes; Ctrl-C ends only this."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._tell(f"interrupted while {doing}")
+        except TROUBLE as error:
+            self._tell(f"{doing}: {error}")
+
+    def _tell(self, fault: str) -> None:
+        self._faults.append(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {fault}")
+
+
 class TrialRunner:
     """Carries out the trials of one run, one after the other."""
 
@@ -89,6 +122,8 @@ class TrialRunner:
 
     def run(self, trial: Trial) -> Finished:
         """Carry out one trial; an interruption (KeyboardInterrupt) ends it early, and with a report.
+
+        Once the generator has left its report, nothing that goes wrong takes it away: it becomes a fault.
 
         Raises:
             HarnessError: the generator left no report.
@@ -112,29 +147,40 @@ class TrialRunner:
         if report.stopped and not interrupted:
             interrupted = True
             site.listener.said(f"the load was ended by somebody: {'; '.join(report.faults)}")
-        site.readings.append(server.read(site.cluster, site.admin))
-        books = self._books(report, backlog.most)
-        report = self._clear(report, before, faults)
+        ending = _Ending(faults, interrupted)
+        books = None
+        with ending.step("reading what the servers counted"):
+            site.readings.append(server.read(site.cluster, site.admin))
+            books = self._books(report, backlog.most)
+        with ending.step("looking at what the trial left"):
+            report = self._clear(report, before)
         done = Done(trial, report, books, tuple(generator.snapshots), folder)
-        findings = self._scenario.judge(done)
+        findings = Findings()
+        with ending.step("judging what the scenario measured"):
+            findings = self._scenario.judge(done)
         if watch is not None:
-            watch.add_to(findings)
+            with ending.step("looking at the real nodes"):
+                watch.add_to(findings)
+        notes = [*site.notes, *map(str, storage.outages), *findings.notes]
         findings.faults += faults
+        return Finished(done, self._result(done, orders, findings, notes), findings, ending.interrupted)
+
+    def _result(self, done: Done, orders: Orders, findings: Findings, notes: Sequence[str]) -> TrialResult:
+        site, trial, report = self._site, done.trial, done.report
         result = trial_result(
             trial.name,
             orders,
             report,
-            generator.snapshots,
-            books,
+            done.snapshots,
+            done.server,
             usage.host(site.sampler.samples, report.started_at, report.last_arrival_at),
             settings={**trial.settings, **findings.settings},
             figures=findings.figures,
-            notes=[*site.notes, *map(str, storage.outages), *findings.notes],
+            notes=notes,
             faults=findings.faults,
             elsewhere=site.crew is not None,
         )
-        result = result.model_copy(update={"saturates": trial.saturates})
-        return Finished(done, result, findings, interrupted)
+        return result.model_copy(update={"saturates": trial.saturates})
 
     def _start(self, orders: Orders, folder: Path) -> GeneratorProcess:
         site = self._site
@@ -228,17 +274,13 @@ class TrialRunner:
             planned=site.restarted,
         )
 
-    def _clear(self, report: WorkerReport, before: cleanup.Census, faults: list[str]) -> WorkerReport:
+    def _clear(self, report: WorkerReport, before: cleanup.Census) -> WorkerReport:
         """Delete the pods that the drain left; claims that outlive even that are leaks in the report."""
         site = self._site
         known = {each.object for each in report.violations}
-        try:
-            for namespace in {namespace for kind in self._kinds for namespace in kind.namespaces}:
-                site.admin.request("DELETE", PODS.path(namespace), query=self._grace)
-            left = cleanup.settle(site.admin, site.names, before, _SETTLE_SECONDS)
-        except (ApiError, OSError, urllib3.exceptions.HTTPError) as error:
-            faults.append(f"what the trial left could not be looked at: {error}")
-            return report
+        for namespace in {namespace for kind in self._kinds for namespace in kind.namespaces}:
+            site.admin.request("DELETE", PODS.path(namespace), query=self._grace)
+        left = cleanup.settle(site.admin, site.names, before, _SETTLE_SECONDS)
         leaked = [each for each in left if each.object not in known]
         return report.model_copy(update={"violations": [*report.violations, *leaked]})
 
