@@ -16,7 +16,9 @@ MAX_LATENESS = 0.020
 SATURATED_LATENESS = 0.5
 """The same for a trial that is meant to saturate the machine: the latencies there are seconds."""
 MAX_CPU = 0.90
-"""Share of the machine: above, generator and control plane take CPU from each other."""
+"""Share of the machine: above, generator and control plane take CPU from each other, or others from both."""
+_TOLD = 0.005
+"""Share of stolen CPU from which on it is named."""
 
 MAX_EVENT_LATENESS = 0.25
 """Seconds by which events may have come late over a gap in a watch: a quarter of the tightest gate, 1 s."""
@@ -101,11 +103,14 @@ def _of_generator(trial: TrialResult) -> Iterator[Tested]:
     message = f"the generator sent late: p99 {late} after the due time"
     most = SATURATED_LATENESS if trial.saturates else MAX_LATENESS
     yield "send-lateness", generator.lateness_p99 < most, late, f"< {most * 1e3:.0f} ms", message
-    busy = f"{host.cpu:.0%}" if host else "not known"
-    message = f"the machine was busy: {busy} of its CPU" if host else "the machine's CPU was not measured"
+    used = host.cpu + host.steal if host else 0.0
+    busy = f"{used:.0%}" if host else "not known"
+    stolen = f", {host.steal:.0%} by others under its hypervisor" if host and host.steal >= _TOLD else ""
+    message = f"the machine was busy: {busy} of its CPU{stolen}"
+    message = message if host else "the machine's CPU was not measured"
     limit = 1.01 if trial.saturates else MAX_CPU
     said = "any, it is meant to be busy" if trial.saturates else f"< {MAX_CPU:.0%}"
-    yield "host-cpu", host is not None and host.cpu < limit, busy, said, message
+    yield "host-cpu", host is not None and used < limit, busy, said, message
     dropped = trial.causes.get(Cause.DROPPED_BY_GENERATOR, 0)
     message = f"{dropped} pods were never sent: the generator was at its limit"
     yield "dropped", not dropped, str(dropped), "0", message

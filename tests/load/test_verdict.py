@@ -24,10 +24,10 @@ def generator(**changes: Any) -> dict[str, Any]:
     return {"generator": trial().generator.model_copy(update=changes)}
 
 
-def host(cpu: float) -> dict[str, Any]:
+def host(cpu: float, steal: float = 0.0) -> dict[str, Any]:
     found = trial().host
     assert found
-    return {"host": found.model_copy(update={"cpu": cpu})}
+    return {"host": found.model_copy(update={"cpu": cpu, "steal": steal})}
 
 
 def book(client: int | None, server: int | None, *, binding: bool = True) -> dict[str, Any]:
@@ -53,6 +53,10 @@ def test_a_run_with_which_nothing_is_wrong_passes() -> None:
     [
         (generator(lateness_p99=0.02), "the generator sent late: p99 20.0 ms after the due time"),
         (host(0.90), "the machine was busy: 90% of its CPU"),
+        (
+            host(0.50, 0.45),
+            "the machine was busy: 95% of its CPU, 45% by others under its hypervisor",
+        ),
         ({"host": None}, "the machine's CPU was not measured"),
         (
             causes(completed=8, dropped_by_generator=2),
@@ -100,6 +104,7 @@ def test_numbers_that_can_not_be_trusted_make_it_invalid(change: dict[str, Any],
         host(0.899),
         {"gaps": [Gap(kind="pods", at=1.0, seconds=9, relisted=False, reason="reset", late=0.25)]},
         {"gaps": [Gap(kind="slices", at=1.0, seconds=40, relisted=False, reason="nothing was missed")]},
+        host(0.50, 0.39),
         book(12, 11, binding=False),
         book(12, 12),
     ],
