@@ -53,7 +53,7 @@ def cause_at_end(pod: PodRecord, last_stage: Stage) -> Cause:
         return Cause.NOT_RUNNING
     if pod.expected_claims and not pod.claims_undecided:
         if not pod.claim_names:
-            return Cause.NO_CLAIM
+            return Cause.NOT_BOUND if pod.kind.claims_by_scheduler else Cause.NO_CLAIM
         if Stage.ALLOCATED not in pod.stages:
             return Cause.NOT_ALLOCATED
     return Cause.NOT_BOUND

@@ -64,11 +64,11 @@ class Cause(enum.StrEnum):
     UNREACHABLE = "unreachable"
     """No answer: the connection was refused or broken, or the request's own deadline passed."""
     NO_CLAIM = "no-claim"
-    """Accepted, but no claim was created by the end of the drain."""
+    """Accepted, but no claim was created from its template by the end of the drain."""
     NOT_ALLOCATED = "not-allocated"
     """A claim was there, but not allocated by the end of the drain."""
     NOT_BOUND = "not-bound"
-    """Allocated, or in no need of a claim, but without a node by the end of the drain."""
+    """Allocated, or in need of no claim before it has one, but without a node by the end of the drain."""
     NOT_RUNNING = "not-running"
     """Bound, but not Running by the end of the drain, where the profile waits for that."""
     EVICTED = "evicted"
@@ -135,6 +135,8 @@ class PodKind(_Model):
     """How many ResourceClaims each pod gets: one per template reference, one for extended resources."""
     claims_by_status: bool = False
     """Some get none (extended resources, some nodes with a device plugin): the bound pod's status says."""
+    claims_by_scheduler: bool = False
+    """The scheduler makes them (extended resources), but not before it has chosen a node."""
     namespaces: list[str] = pydantic.Field(min_length=1)
     """Taken in turn. Over several workers each takes its share of them."""
 

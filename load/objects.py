@@ -105,6 +105,7 @@ def pod_kind(names: Names, shape: PodShape) -> PodKind:
         weight=shape.weight,
         manifest=pod_manifest(names, shape),
         claims=shape.claims_per_pod,
+        claims_by_scheduler=shape.via in (Via.EXPLICIT, Via.IMPLICIT),
         namespaces=[names.name(namespace) for namespace in shape.namespaces],
     )
 

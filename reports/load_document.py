@@ -29,7 +29,7 @@ CAUSES = {
     "refused": "another 4xx answer",
     "server-error": "a 5xx answer",
     "unreachable": "no answer",
-    "no-claim": "accepted, but no claim was made for it",
+    "no-claim": "accepted, but no claim was made from its template",
     "not-allocated": "its claim was not allocated in time",
     "not-bound": "it was not bound in time",
     "not-running": "it was not running in time",

@@ -16,6 +16,11 @@ def _pod(name: str = "p", **fields: object) -> PodRecord:
     return record
 
 
+def _extended(*claims: str) -> PodRecord:
+    of_scheduler = kind(claims_by_scheduler=True)
+    return _pod(sent=1.0, accepted=True, kind=of_scheduler, claim_names=list(claims))
+
+
 def _life(cause: Cause, name: str) -> Timeline:
     return Timeline(pod=f"ns/{name}", kind="gpu", due=0.0, cause=cause)
 
@@ -27,6 +32,8 @@ def _life(cause: Cause, name: str) -> Timeline:
         (_pod(sent=1.0), Stage.BOUND, Cause.UNREACHABLE),
         (_pod(sent=1.0, refusal=Cause.SERVER_ERROR), Stage.BOUND, Cause.SERVER_ERROR),
         (_pod(sent=1.0, accepted=True), Stage.BOUND, Cause.NO_CLAIM),
+        (_extended(), Stage.BOUND, Cause.NOT_BOUND),
+        (_extended("c"), Stage.BOUND, Cause.NOT_ALLOCATED),
         (_pod(sent=1.0, accepted=True, claim_names=["c"]), Stage.BOUND, Cause.NOT_ALLOCATED),
         (
             _pod(sent=1.0, accepted=True, claim_names=["c"], stages={Stage.ALLOCATED: 2.0}),

@@ -71,7 +71,7 @@ def test_tolerations_name_their_effects() -> None:
 
 def test_a_pod_with_two_claims_of_a_template() -> None:
     kind = objects.pod_kind(NAMES, shape(name="pair", claims=2, namespaces=["churn", "quiet"], weight=3.0))
-    assert (kind.name, kind.weight, kind.claims) == ("pair", 3.0, 2)
+    assert (kind.name, kind.weight, kind.claims, kind.claims_by_scheduler) == ("pair", 3.0, 2, False)
     assert kind.namespaces == [NAMES.name("churn"), NAMES.name("quiet")]
     spec = kind.manifest["spec"]
     assert spec["resourceClaims"] == [
@@ -91,7 +91,7 @@ def test_an_extended_resource_is_asked_for_under_its_name(via: Via, resource: st
     kind = objects.pod_kind(NAMES, shape(via=via, devices=3))
     container = kind.manifest["spec"]["containers"][0]
     assert container["resources"] == {"requests": {resource: "3"}, "limits": {resource: "3"}}
-    assert kind.claims == 1
+    assert (kind.claims, kind.claims_by_scheduler) == (1, True)
     assert "resourceClaims" not in kind.manifest["spec"]
 
 
