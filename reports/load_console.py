@@ -25,7 +25,7 @@ def print_run(console: Console, run: Json, run_dir: Path) -> None:
         _trials(console, trials)
     _trial(console, trials[0], document.ledger_name(trials, trials[0]))
     _requirements(console, run)
-    for note in run["notes"]:
+    for note in (*document.trial_notes(run), *run["notes"]):
         _say(console, note, "dim")
     report = run_dir / "report.html"
     if report.exists():

@@ -119,6 +119,19 @@ def ledger_name(trials: Sequence[Json], trial: Json) -> str:
     return str(trial["name"]) if len(trials) > 1 else ""
 
 
+def trial_notes(run: Json) -> list[str]:
+    """What was noted in the main trial, and in each that something is wrong with."""
+    trials = run["trials"]
+    wrong = [check for check in run["checks"] if not check["ok"] and not check["known"]]
+    names = {check["trial"] for check in wrong} | {check["name"].partition(".")[0] for check in wrong}
+    chosen = [trial for trial in trials if trial is trials[0] or trial["name"] in names]
+    return [
+        f"{name}: {note}" if (name := ledger_name(trials, trial)) else note
+        for trial in chosen
+        for note in trial["notes"]
+    ]
+
+
 def main_rows(trial: Json) -> list[Json]:
     """The stages over all kinds of pods in the measured window."""
     return [row for row in trial["stages"] if row["window"] == "measured" and not row["kind"]]

@@ -265,6 +265,25 @@ def test_the_verdict_is_the_last_line(tmp_path: Path) -> None:
     assert any(line.startswith("APF-01  pass") for line in lines)
 
 
+def test_notes_of_trials_that_matter_are_printed(tmp_path: Path) -> None:
+    """Of the main trial, and of those that something is wrong with: by a check of theirs or on their name."""
+    names = ("main", "cel", "step-10", "step-20", "quiet")
+    slow = FAILED.model_copy(update={"name": "step-10.bound.p99", "trial": ""})
+    explained = FAILED.model_copy(update={"trial": "quiet", "known": "https://example.org/issues/7"})
+    load_result(
+        trials=[trial(name, notes=[f"noted in {name}"]) for name in names],
+        checks=[LATE.model_copy(update={"trial": "cel"}), slow, explained],
+        verdict=Verdict.INVALID,
+    ).write(tmp_path)
+
+    lines = printed(load_document.read(tmp_path), tmp_path)
+
+    noted = [line for line in lines if "noted in" in line]
+    assert noted == [f"{name}: noted in {name}" for name in ("main", "cel", "step-10")]
+    load_result(trials=[trial(notes=["waited in its own limiter"])]).write(tmp_path)
+    assert "waited in its own limiter" in printed(load_document.read(tmp_path), tmp_path)
+
+
 def test_nothing_is_cut_where_the_terminal_is_narrow(tmp_path: Path) -> None:
     document = json.loads(compare(*sides()).model_dump_json())
     assert printed(document, width=40) == printed(document)
