@@ -184,6 +184,8 @@ class Check(_Model):
     """One sentence on what is wrong, if it isn't ok."""
     known: str = ""
     """The upstream issue that explains it, if it isn't ok: then the verdict does not count it."""
+    unknown: str = ""
+    """Why nobody could measure it; then it says nothing, and is ok."""
 
 
 class RequirementResult(_Model):

@@ -187,7 +187,7 @@ def _gate_of(trials: Sequence[TrialResult], criterion: Criterion, figure: Figure
 
 
 def _gate(criterion: Criterion, figure: Figure | None, trial: str) -> Check:
-    limit = criterion.says().removeprefix(criterion.measure).removeprefix(" is ")
+    limit = _limit(criterion)
     name = criterion.measure
     if figure is None:
         return Check(
@@ -220,16 +220,20 @@ def _gate(criterion: Criterion, figure: Figure | None, trial: str) -> Check:
 
 def _out_of_reach(criterion: Criterion, trial: str) -> Check:
     """Where components are somebody else's, what they counted may not be known: no reason for doubt."""
-    observed = "not known: metrics are out of reach"
+    why = "metrics are out of reach"
     return Check(
         name=criterion.measure,
         trial=trial,
         about="gate",
         ok=True,
-        observed=observed,
-        limit=criterion.says(),
-        message="",
+        observed=f"not known: {why}",
+        limit=_limit(criterion),
+        unknown=why,
     )
+
+
+def _limit(criterion: Criterion) -> str:
+    return criterion.says().removeprefix(criterion.measure).removeprefix(" is ")
 
 
 def _requirement(found: RequirementResult) -> Check:

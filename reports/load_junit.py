@@ -27,7 +27,7 @@ def write(run: Json, run_dir: Path) -> Path:
     """Write `junit.xml`. It has a failure or an error exactly where the verdict is no PASS.
 
     Failures are gates, errors are reasons why the run is INVALID. Of an INVALID run gates are skipped:
-    nothing is said about the cluster.
+    nothing is said about the cluster. So is a gate that nobody could measure.
     """
     path = run_dir / FILE_NAME
     tree = ET.ElementTree(_document(run))
@@ -68,6 +68,8 @@ def _checks(run: Json) -> list[_Case]:
             outcome, message = ("", "") if check["ok"] else ("error", check["message"])
         elif invalid:
             outcome, message = "skipped", "the run is INVALID"
+        elif check.get("unknown"):
+            outcome, message = "skipped", f"not known: {check['unknown']}"
         elif check["known"]:
             outcome, message = "skipped", f"{check['message']}; known: {check['known']}"
         elif not check["ok"]:

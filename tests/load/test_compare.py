@@ -236,7 +236,15 @@ def test_a_gate_that_only_and_every_run_of_the_candidate_failed_is_a_regression(
 
 @pytest.mark.parametrize(
     "why",
-    ["one of the baseline", "one not of the candidate", "known", "not asked before", "other limit", "few"],
+    [
+        "one of the baseline",
+        "one not of the candidate",
+        "known",
+        "not asked before",
+        "not known before",
+        "other limit",
+        "few",
+    ],
 )
 def test_other_gates_that_were_failed_are_none(why: str) -> None:
     before = [with_gate(each, ok=True) for each in runs("a")]
@@ -249,6 +257,8 @@ def test_other_gates_that_were_failed_are_none(why: str) -> None:
         after[3] = with_gate(runs("b", offset=1)[3], ok=True)
     if why == "not asked before":
         before = runs("a")
+    if why == "not known before":
+        before = [with_gate(each, ok=True, unknown="out of reach") for each in runs("a")]
     if why == "other limit":
         before = [with_gate(each, ok=True, limit="at most 9") for each in runs("a")]
     if why == "few":

@@ -175,8 +175,9 @@ def test_what_metrics_out_of_reach_would_say_keeps_no_run_from_a_verdict() -> No
     books = server_books().model_copy(update={"unread": ["kube-scheduler"]})
     result = judged(trial(server=books), criteria=(P99, counted))
     assert result.verdict is Verdict.PASS
-    unknown = [check.name for check in result.checks if "out of reach" in check.observed]
-    assert unknown == ["special-claims-off", "restarts"]
+    unknown = [check for check in result.checks if check.unknown]
+    assert [check.name for check in unknown] == ["special-claims-off", "restarts"]
+    assert {(check.ok, check.limit) for check in unknown} == {(True, "at most 0")}
     slow = judged(trial(server=books), criteria=(Criterion(measure="bound.p99", at_most=0.001), counted))
     assert slow.verdict is Verdict.FAIL
 

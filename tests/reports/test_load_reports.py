@@ -119,6 +119,23 @@ def test_a_known_issue_is_in_every_report_and_red_in_none(tmp_path: Path) -> Non
     assert f"  known: {FAILED.message}: {issue}" in printed(run, run_dir)
 
 
+def test_a_gate_that_nobody_could_measure_is_no_case_that_passed(tmp_path: Path) -> None:
+    check = Check(
+        name="rejected",
+        about="gate",
+        ok=True,
+        observed="not known",
+        limit="at most 0",
+        unknown="out of reach",
+    )
+    run_dir = made(tmp_path, checks=[check, *load_result().checks])
+
+    assert cases(run_dir) == {"rejected": "skipped", "send-lateness": "", "bound.p99": ""}
+    (skipped,) = ET.parse(run_dir / "junit.xml").getroot().iter("skipped")
+    assert skipped.attrib["message"] == "not known: out of reach"
+    assert "not known</span>" in (run_dir / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("verdict", "checks", "red"),
     [(Verdict.PASS, load_result().checks, 0), (Verdict.FAIL, [FAILED], 1), (Verdict.INVALID, [LATE], 1)],
