@@ -6,13 +6,14 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness import events
 from harness.results import Result, worst
 from harness.revision import revision
 from load.fingerprint import Fact, Fingerprint
+from load.limits import Limits
 from load.profiles.plan import Plan
 from load.request import LoadRequest
 from load.result import LoadResult, RequirementResult, TrialResult, Verdict
@@ -30,6 +31,8 @@ class Progress:
     finished: list[Finished] = field(default_factory=list)
     conclusion: Findings = field(default_factory=Findings)
     fingerprint: Fingerprint | None = None
+    limits: Mapping[str, Limits | None] = field(default_factory=dict)
+    """By component: what it ran with."""
     faults: list[str] = field(default_factory=list)
     """Why the run ended early, or what else says that nothing is to be said."""
     interrupted: bool = False
@@ -70,6 +73,9 @@ def conclude(
         profile=plan.profile.name,
         size=plan.size,
         limits=plan.limits,
+        observed_limits={
+            name: None if limit is None else str(limit) for name, limit in progress.limits.items()
+        },
         seed=request.seed,
         command=list(request.command),
         started_at=started,
@@ -82,7 +88,7 @@ def conclude(
         trials=trials,
         figures=progress.conclusion.figures,
         requirements=trusted(requirements, judgement),
-        notes=[*progress.conclusion.notes, *_left_out(plan), *unknown(trials)],
+        notes=[*progress.conclusion.notes, *_left_out(plan), *_unknown_limits(progress), *unknown(trials)],
     )
 
 
@@ -90,6 +96,11 @@ def _left_out(plan: Plan) -> list[str]:
     if not plan.left_out:
         return []
     return [f"left out, with what is asked of them, for want of nodes here: {', '.join(plan.left_out)}"]
+
+
+def _unknown_limits(progress: Progress) -> list[str]:
+    names = sorted(name for name, limit in progress.limits.items() if limit is None)
+    return [f"limits of {', '.join(names)} not known"] if names else []
 
 
 def unknown(trials: Sequence[TrialResult]) -> list[str]:

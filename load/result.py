@@ -205,6 +205,10 @@ class LoadResult(_Model):
     profile: str
     size: str
     limits: str
+    """The limit set that was asked for."""
+    observed_limits: dict[str, str | None] = {}
+    """By component: the requests/s and burst that it allows itself, such as `20/30`; None where that isn't
+    known."""
     seed: int
     command: list[str] = []
     started_at: datetime.datetime

@@ -294,7 +294,7 @@ class LoadRunner:
                     full = math.ceil(round(len(devices) * share, 9))
                     devices, share = dict(list(devices.items())[:full]), 1.0
                 prepare.fill(setup, self._names, devices, share, tolerance=tolerance)
-        limits.apply(self._provider, site.cluster, site.admin, plan.limits)
+        self._progress.limits = limits.apply(self._provider, site.cluster, site.admin, plan.limits)
 
     def _ground(self, site: Site, setup: KubeClient, namespaces: dict[str, str], driver: str) -> Ground:
         users = site.identities

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from clusters.interface import ClusterSpec
 from harness.results import Result
 from load.conclude import Progress, check_finished, conclude, merged, shape, trusted, unknown
 from load.fingerprint import Fingerprint
+from load.limits import Limits
 from load.profiles.loader import find_profile, read_profile
 from load.profiles.plan import Plan, make_plan
 from load.request import LoadRequest
@@ -74,6 +76,21 @@ def test_the_report_says_why_an_api_server_is_out_of_reach() -> None:
     one = trial(server=server_books(unread=["kube-scheduler"]))
     assert unknown([one]) == [f"{metrics}kube-scheduler"]
     assert unknown([trial(), trial(server=None)]) == []
+
+
+def test_limits_that_nobody_knows_are_said_to_be_so(tmp_path: Path) -> None:
+    asked = LoadRequest(profile="ext-churn", run_dir=tmp_path / "r", seed=1, spec=ClusterSpec(name="x"))
+    plan = make_plan(find_profile("ext-churn"), asked)
+    finished: Any = SimpleNamespace(findings=Findings(), result=trial())
+    progress = Progress(finished=[finished], fingerprint=Fingerprint(facts={}))
+    progress.limits = {"kube-controller-manager": Limits(20, 30), "kube-scheduler": None}
+
+    result = conclude(asked, plan, progress, START, 1.0)
+
+    assert result.observed_limits == {"kube-controller-manager": "20/30", "kube-scheduler": None}
+    assert "limits of kube-scheduler not known" in result.notes
+    progress.limits = {"kube-scheduler": Limits(50, 100)}
+    assert conclude(asked, plan, progress, START, 1.0).notes == []
 
 
 def test_the_report_says_which_trials_are_left_out(tmp_path: Path) -> None:

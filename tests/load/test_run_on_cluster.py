@@ -109,6 +109,10 @@ def test_the_scheduler_made_a_claim_for_each_pod(churn: LoadResult) -> None:
     assert main.figures["without-status"].value == 0
 
 
+def test_the_limits_that_were_in_force_are_in_the_result(churn: LoadResult) -> None:
+    assert churn.observed_limits == dict.fromkeys(("kube-controller-manager", "kube-scheduler"), "1000/2000")
+
+
 def test_the_servers_queues_were_looked_at_meanwhile(churn: LoadResult) -> None:
     server = churn.trials[0].server
     assert server is not None
