@@ -67,6 +67,7 @@ def conclude(
         requirements,
         stated=[each.measure for each in plan.profile.criteria],
         faults=faults,
+        api_latency=plan.promises_api_latency,
     )
     return LoadResult(
         run_id=request.run_dir.name,

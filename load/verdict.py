@@ -22,6 +22,8 @@ _TOLD = 0.005
 
 MAX_EVENT_LATENESS = 0.25
 """Seconds by which events may have come late over a gap in a watch: a quarter of the tightest gate, 1 s."""
+_API_LATENCY = {"api.single.p99": 1.0, "api.list.p99": 30.0}
+"""Seconds, of the API server's SLO: https://github.com/kubernetes/community/tree/master/sig-scalability/slos"""
 
 _FAULTLESS = (*REFUSED, Cause.EVICTED, Cause.VANISHED)
 """No pod of the main trial may end so, unless the profile has a criterion on it."""
@@ -44,6 +46,7 @@ def judge(
     *,
     stated: Collection[str] = (),
     faults: Sequence[str] = (),
+    api_latency: bool = False,
 ) -> Judgement:
     """Come to a verdict.
 
@@ -55,12 +58,16 @@ def judge(
         stated: measures that the profile has a criterion on, in any size and limit set. What is not stated
             must not happen in the main trial: unfinished pods, refused creates, ...
         faults: reasons of the run as a whole why nothing can be said, such as an interruption.
+        api_latency: whether the API server has to keep its SLO in the main trial, unless the profile has
+            criteria of its own on that.
     """
     checks = [_fault("run", "", fault) for fault in faults]
     for trial in trials:
         label = trial.name if len(trials) > 1 else ""
         checks += _validity(trial, label)
-    checks += _gates(trials, figures, criteria, {*stated, *(each.measure for each in criteria)})
+    stated = {*stated, *(each.measure for each in criteria)}
+    criteria = [*_always(stated), *(_slo(stated) if api_latency else ()), *criteria]
+    checks += _gates(trials, figures, criteria, stated)
     checks += [_requirement(each) for each in requirements if each.result in (Result.FAIL, Result.ERROR)]
     for about, verdict in (("validity", Verdict.INVALID), ("gate", Verdict.FAIL)):
         reasons = [
@@ -152,7 +159,7 @@ def _gates(
     criteria: Sequence[Criterion],
     stated: Collection[str],
 ) -> Iterator[Check]:
-    for criterion in (*_always(stated), *criteria):
+    for criterion in criteria:
         yield _gate_of(trials, criterion, measure(trials, figures, criterion.measure), "")
     for trial in trials:
         label = trial.name if len(trials) > 1 else ""
@@ -173,6 +180,14 @@ def _always(stated: Collection[str]) -> list[Criterion]:
     """What holds for every main trial, as far as the profile does not say otherwise."""
     names = ["unfinished", *(f"causes.{cause}" for cause in _FAULTLESS)]
     return [Criterion(measure=name, at_most=0) for name in names if not _mentioned(name, stated)]
+
+
+def _slo(stated: Collection[str]) -> list[Criterion]:
+    return [
+        Criterion(measure=name, at_most=limit, because="the API server's SLO")
+        for name, limit in _API_LATENCY.items()
+        if not _mentioned(name, stated)
+    ]
 
 
 def _mentioned(name: str, stated: Collection[str]) -> bool:

@@ -55,6 +55,12 @@ class Plan:
         )
 
     @property
+    def promises_api_latency(self) -> bool:
+        """Whether the API server has to answer as its SLO says: nobody holds it up on purpose."""
+        starved = self.scenario.starves or self.main.saturates
+        return self.limits is LimitSet.OPEN and not starved
+
+    @property
     def devices_per_node(self) -> int:
         """Devices of each simulated node."""
         own = self.profile.pools is Pools.OWN

@@ -72,6 +72,7 @@ class ApfSweep(ScenarioSpec):
     """Shares x response x victim, some with a LIST aggressor in the victim's level."""
 
     one_rate: ClassVar[bool] = True
+    starves: ClassVar[bool] = True
 
     kind: Literal["apf-sweep"]
     victims: list[Victim] = pydantic.Field(min_length=1)

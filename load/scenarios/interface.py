@@ -34,6 +34,9 @@ class ScenarioSpec(pydantic.BaseModel):
     one_rate: ClassVar[bool] = False
     """Whether it divides or compares trials by their one rate, so that their load can't have stages."""
 
+    starves: ClassVar[bool] = False
+    """Whether it takes seats away on purpose, so that the API server's own latency is no promise."""
+
     kind: str
     length: float = pydantic.Field(default=1.0, gt=0)
     """By what factor the user stretches or shortens the run; set by the runner."""

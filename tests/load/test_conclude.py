@@ -17,7 +17,7 @@ from load.fingerprint import Fingerprint
 from load.limits import Limits
 from load.profiles.loader import find_profile, read_profile
 from load.profiles.plan import Plan, make_plan
-from load.request import LoadRequest
+from load.request import LimitSet, LoadRequest, Size
 from load.result import Figure, RequirementResult, Verdict
 from load.scenarios.interface import Findings
 from load.trials import Finished
@@ -106,6 +106,33 @@ def test_the_report_says_which_trials_are_left_out(tmp_path: Path) -> None:
     assert "real.prepare-errors" not in {check.name for check in left.checks}
     assert whole.notes == []
     assert "real.prepare-errors was not measured" in whole.reasons
+
+
+@pytest.mark.parametrize("size", list(Size))
+@pytest.mark.parametrize(
+    ("profile", "limits", "promised"),
+    [
+        ("template-churn", None, True),
+        ("soak", LimitSet.OPEN, True),
+        ("template-churn", LimitSet.TUNED, False),
+        ("template-churn", LimitSet.DEFAULT, False),
+        ("burst-claims", None, False),
+        ("apf-starve", None, False),
+    ],
+)
+def test_where_the_api_server_has_to_keep_its_slo(
+    tmp_path: Path, size: Size, profile: str, limits: LimitSet | None, promised: bool
+) -> None:
+    asked = LoadRequest(
+        profile=profile, run_dir=tmp_path, seed=1, spec=ClusterSpec(name="x"), size=size, limits=limits
+    )
+    plan = make_plan(find_profile(profile), asked)
+    progress = Progress(fingerprint=Fingerprint(facts={}))
+    progress.finished = [SimpleNamespace(findings=Findings(), result=trial())]  # type: ignore[list-item]
+
+    checks = {each.name for each in conclude(asked, plan, progress, START, 1.0).checks}
+
+    assert ("api.single.p99" in checks, "api.list.p99" in checks) == (promised, promised)
 
 
 def planned(tmp_path: Path, **changes: Any) -> Plan:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness.results import Result
-from load.books import BookLine
+from load.books import ApiLatency, BookLine
 from load.model import Cause, Gap, Violation
 from load.profiles.loader import find_profile
 from load.profiles.schema import Criterion
@@ -225,6 +225,36 @@ def test_what_no_components_metrics_say_is_not_out_of_reach(measure: str) -> Non
     books = server_books(unread=["kube-apiserver", "kube-controller-manager", "kube-scheduler"])
     result = judged(trial(server=books), criteria=(Criterion(measure=measure, at_most=1),))
     assert (result.verdict, result.reasons) == (Verdict.INVALID, [f"{measure} was not measured"])
+
+
+def answers(single: float | None, listed: float | None = 0.05) -> dict[str, Any]:
+    """Books of an API server that answered with these p99s; None is beyond the last bucket."""
+    rows = [
+        ApiLatency(verb=verb, resource="pods", scope=scope, count=100, p50=0.01, p99=p99)
+        for verb, scope, p99 in (("POST", "resource", single), ("LIST", "cluster", listed))
+    ]
+    return {"server": server_books(api=rows)}
+
+
+@pytest.mark.parametrize(
+    ("change", "reasons"),
+    [
+        (answers(1.0, 30.0), []),
+        (answers(1.25), ["api.single.p99 is 1.25 s, expected at most 1 (the API server's SLO)"]),
+        (answers(None), ["api.single.p99 is >= 60 s, expected at most 1 (the API server's SLO)"]),
+        (answers(0.1, 45.0), ["api.list.p99 is 45 s, expected at most 30 (the API server's SLO)"]),
+        ({"server": server_books(unread=["kube-apiserver"], apf_flows=[])}, []),
+    ],
+)
+def test_the_api_server_keeps_its_slo_where_that_is_asked(change: dict[str, Any], reasons: list[str]) -> None:
+    change |= {"books": []}
+    assert judged(trial(**change), api_latency=True).reasons == reasons
+    assert judged(trial(**change)).reasons == []
+
+
+def test_a_profile_can_have_its_own_word_on_the_api_servers_latency() -> None:
+    own = (Criterion(measure="main.api.single.p99", at_most=5.0),)
+    assert judged(trial(**answers(1.25)), criteria=own, api_latency=True).verdict is Verdict.PASS
 
 
 def test_what_was_not_measured_is_no_pass() -> None:
