@@ -68,9 +68,20 @@ def leaks(before: Census, after: Census) -> list[Violation]:
     ]
 
 
-def settle(kube: KubeClient, names: Names, before: Census, seconds: float) -> list[Violation]:
-    """Wait until nothing is there that wasn't before, at most so long; returns what is leaked then."""
-    last: list[Violation] = []
+def settle(
+    kube: KubeClient, names: Names, before: Census, seconds: float, *, each: float = 0.0
+) -> list[Violation]:
+    """Wait until nothing is there that wasn't before; returns what is leaked then.
+
+    Args:
+        kube: the admin's.
+        names: of the run.
+        before: what was there.
+        seconds: how long to wait at the most, besides
+        each: for every claim that is there now.
+    """
+    last = leaks(before, census(kube, names))
+    seconds += each * len(last)
 
     def settled() -> bool:
         last[:] = leaks(before, census(kube, names))

@@ -17,7 +17,8 @@ from .pod import PodRecord
 from .slices import SliceBook
 
 LEAK_SECONDS = 10.0
-"""How long a claim may outlive its pod, or a pod its delete: garbage collection is not at once."""
+"""How long a claim may outlive its pod, or a pod its delete: garbage collection is not at once. Where claims
+wait for the controller's own limits they have `Orders.seconds_per_claim` more for each."""
 
 LIMIT = 200
 """Violations kept of each invariant. Of the rest only the number is told."""
@@ -96,11 +97,15 @@ class Invariants:
         if claim.charge:
             self._charged[claim.namespace] -= claim.charge
 
-    def leaks(self, claims: list[ClaimRecord], pods: list[PodRecord], at: float) -> None:
-        """At the end: ours that outlived their pods, or their delete, by more than `LEAK_SECONDS`."""
+    def leaks(self, claims: list[ClaimRecord], pods: list[PodRecord], at: float, *, seen: int) -> None:
+        """At the end: ours that outlived their pods, or their delete, by more than `LEAK_SECONDS`.
+
+        `seen`: claims of ours that there were in all, any of which may have had to be let go of before.
+        """
+        most = LEAK_SECONDS + self._orders.seconds_per_claim * seen
         for claim in claims:
             since = claim.orphaned_since
-            if not claim.ours or since is None or at - since <= LEAK_SECONDS:
+            if not claim.ours or since is None or at - since <= most:
                 continue
             kind = "leaked-finalizer" if claim.terminating and claim.finalizers else "leaked-claim"
             held = f"; finalizers {', '.join(claim.finalizers)}" if claim.finalizers else ""

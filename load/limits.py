@@ -43,6 +43,14 @@ SETS: Mapping[LimitSet, Mapping[str, Limits]] = {
 }
 """What each component of a set gets."""
 
+_CALLS_PER_CLAIM = 3
+"""Of the claim controller, to make a claim or to let go of one."""
+
+
+def seconds_per_claim(limits: LimitSet) -> float:
+    """What the claim controller may take for each of the claims that wait for it: twice its limit."""
+    return 2 * _CALLS_PER_CLAIM / SETS[limits][CONTROLLER_MANAGER].qps
+
 
 def flags(limits: LimitSet, component: str) -> dict[str, str]:
     """The flags that a component is restarted with under a set; none under `default`, or without a limit."""

@@ -199,6 +199,8 @@ class Orders(_Model):
     """Whether slices change, so that the watch on slices is needed to judge allocations."""
     settle_seconds: float = pydantic.Field(default=5.0, ge=0)
     """How long after a device left its slice an allocation of it may still appear: it was decided before."""
+    seconds_per_claim: float = pydantic.Field(default=0.0, ge=0)
+    """What the claim controller may take, under the run's limits, for each claim that it is to let go of."""
 
     def digest(self) -> str:
         """SHA-256 of what is ordered, in hex; where each worker keeps its credentials is its own affair."""

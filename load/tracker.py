@@ -235,7 +235,7 @@ class Tracker:
         """
         self._finished = True
         still_open = list(self._pods.values())
-        self._invariants.leaks(self._claims.ours(), still_open, at)
+        self._invariants.leaks(self._claims.ours(), still_open, at, seen=self._claims.seen)
         for pod in still_open:
             if pod.sent is not None and pod.answered is None:
                 self._latencies.censored(pod, Stage.ACCEPTED, at)

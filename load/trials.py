@@ -15,7 +15,7 @@ import urllib3
 from clusters.interface import Cluster
 from harness.errors import HarnessError
 from harness.kube import PODS, ApiError, KubeClient
-from load import cleanup, node, server, usage
+from load import cleanup, limits, node, server, usage
 from load.assemble import trial_result
 from load.backlog import Backlog, BacklogWatch
 from load.books import ServerBooks
@@ -42,7 +42,7 @@ _REJOIN_SECONDS = 30.0
 _ACT_SECONDS = 60.0
 """A scenario has so long to come to its end once the generator has."""
 _SETTLE_SECONDS = 90.0
-"""For the claims of what is deleted after the drain; with the default limits some seven go in a second."""
+"""For the claims of what is deleted after the drain, besides what the limits take for each."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ class TrialRunner:
         self._site = site
         self._scenario = scenario
         self._number = 0
+        self._seconds_per_claim = limits.seconds_per_claim(site.plan.limits)
         self._kinds: list[PodKind] = []
         self._grace: dict[str, int] = {}
 
@@ -261,6 +262,7 @@ class TrialRunner:
             drain_seconds=trial.drain,
             device_quota=dict(self._scenario.quota(trial)),
             quota_changes=list(self._scenario.quota_changes(trial)),
+            seconds_per_claim=self._seconds_per_claim,
             removed_devices=profile.pools is Pools.OWN,
         )
 
@@ -280,7 +282,7 @@ class TrialRunner:
         known = {each.object for each in report.violations}
         for namespace in {namespace for kind in self._kinds for namespace in kind.namespaces}:
             site.admin.request("DELETE", PODS.path(namespace), query=self._grace)
-        left = cleanup.settle(site.admin, site.names, before, _SETTLE_SECONDS)
+        left = cleanup.settle(site.admin, site.names, before, _SETTLE_SECONDS, each=self._seconds_per_claim)
         leaked = [each for each in left if each.object not in known]
         return report.model_copy(update={"violations": [*report.violations, *leaked]})
 

@@ -135,6 +135,19 @@ def test_where_the_api_server_has_to_keep_its_slo(
     assert ("api.single.p99" in checks, "api.list.p99" in checks) == (promised, promised)
 
 
+@pytest.mark.parametrize(("limits", "asked_for"), [(LimitSet.DEFAULT, False), (LimitSet.TUNED, True)])
+def test_claims_that_are_still_to_be_made_break_nothing(
+    tmp_path: Path, limits: LimitSet, asked_for: bool
+) -> None:
+    asked = LoadRequest(
+        profile="burst-claims", run_dir=tmp_path, seed=1, spec=ClusterSpec(name="x"), limits=limits
+    )
+    measures = {each.measure for each in make_plan(find_profile("burst-claims"), asked).criteria}
+    assert measures >= {"violations", "status-flaps"}
+    of_all = {"claims-off", "unfinished"}
+    assert measures & of_all == (of_all if asked_for else set())
+
+
 def planned(tmp_path: Path, **changes: Any) -> Plan:
     """The plan of a profile of the user's own, with some keys changed."""
     path = tmp_path / "mine.yaml"

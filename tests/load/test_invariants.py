@@ -235,6 +235,19 @@ def test_garbage_collection_has_its_time_and_pods_that_live_keep_their_claims() 
     assert not scene.tracker.finish(3.1 + invariants.LEAK_SECONDS).violations
 
 
+@pytest.mark.parametrize(("at", "leaked"), [(20.0, []), (23.2, ["leaked-claim"])])
+def test_claims_that_wait_for_the_controllers_own_limits_have_time_for_all(
+    at: float, leaked: list[str]
+) -> None:
+    """Two claims of 5 s each, besides the ten: the last may go 20 s after its pod, which went at 3.1."""
+    scene = Scene(orders(seconds_per_claim=5.0))
+    scene.completed(0)
+    pod, _ = scene.bound(1, at=1.0)
+    scene.deleted(pod, 3.0)
+
+    assert [v.invariant for v in scene.tracker.finish(at).violations] == leaked
+
+
 def test_a_pod_held_by_a_finalizer_has_leaked_it() -> None:
     scene = Scene()
     pod, _ = scene.bound(0, at=1.0)

@@ -54,6 +54,12 @@ def apply(provider: Provider, wanted: LimitSet, cluster: Cluster = LOCAL) -> dic
     return limits.apply(cast("ClusterProvider", provider), cluster, KUBE, wanted)
 
 
+def test_a_claim_takes_the_longer_the_fewer_requests_there_are() -> None:
+    """Some seven a second were seen under the release's own limits."""
+    assert limits.seconds_per_claim(LimitSet.DEFAULT) == pytest.approx(0.3)
+    assert limits.seconds_per_claim(LimitSet.OPEN) < 0.01
+
+
 def test_components_without_flags_have_the_releases_limits(provider: Provider) -> None:
     assert apply(provider, LimitSet.DEFAULT) == {MANAGER: Limits(20, 30), SCHEDULER: Limits(50, 100)}
     assert provider.restarted == []

@@ -102,9 +102,9 @@ def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
             settle = cleanup.settle
 
-            def cleared(*arguments: Any) -> Any:
+            def cleared(*arguments: Any, **more: Any) -> Any:
                 clearing(admin)
-                return settle(*arguments)
+                return settle(*arguments, **more)
 
             monkeypatch.setattr(cleanup, "settle", cleared)
             monkeypatch.setattr(node, "NodeWatch", lambda *_: Watch(nodes, admin))
