@@ -64,12 +64,19 @@ def _gates(run: LoadResult) -> Mapping[str, bool]:
 
 
 def _broken(run: LoadResult) -> set[str]:
-    """Invariants that the main trial broke, but what the profile allows and what a known issue explains."""
-    main = run.trials[0]
-    excused = {
-        check.name: check.ok or bool(check.known)
-        for check in run.checks
-        if check.about == "gate" and check.trial in ("", main.name)
-    }
-    found = {each.invariant for each in main.violations}
-    return {name for name in found if not excused.get(f"violations.{name}", excused.get("violations", False))}
+    """Invariants that any trial broke, but what the profile allows and what a known issue explains."""
+    found = set()
+    for trial in run.trials:
+        mine = ("", trial.name) if trial is run.trials[0] else (trial.name,)
+        excused = {
+            check.name: check.ok or bool(check.known)
+            for check in run.checks
+            if check.about == "gate" and check.trial in mine
+        }
+        rest = excused.get("violations", False)
+        found |= {
+            each.invariant
+            for each in trial.violations
+            if not excused.get(f"violations.{each.invariant}", rest)
+        }
+    return found

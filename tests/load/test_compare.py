@@ -223,6 +223,21 @@ def test_what_a_profile_allows_or_an_issue_explains_is_no_regression(
     assert compare(runs("a"), worse).broken == ({"over-quota": ["b-2"]} if counts else {})
 
 
+def test_an_invariant_that_a_further_trial_broke_counts_alike() -> None:
+    worse = runs("b", offset=1)
+    broken = breaking(worse[1], "leaked-claim").trials[0].model_copy(update={"name": "cel"})
+    worse[1] = worse[1].model_copy(
+        update={
+            "trials": [*worse[1].trials, broken],
+            "checks": [
+                asked("violations", ok=True),
+                asked("violations", ok=False).model_copy(update={"trial": "cel"}),
+            ],
+        }
+    )
+    assert compare(runs("a"), worse).broken == {"leaked-claim": ["b-1"]}
+
+
 def test_a_gate_that_only_and_every_run_of_the_candidate_failed_is_a_regression() -> None:
     before = [with_gate(each, ok=True) for each in runs("a")]
     after = [with_gate(each, ok=False) for each in runs("b", offset=1)]
