@@ -127,8 +127,8 @@ class Invariants:
         result = [violation for found in self._found.values() for violation in found]
         for invariant, found in self._found.items():
             if (more := self._number[invariant] - len(found)) > 0:
-                last = found[-1]
-                result.append(Violation(invariant=invariant, at=last.at, object="*", message=f"{more} more"))
+                at, message = found[-1].at, f"{more} more"
+                result.append(Violation(invariant=invariant, at=at, object="*", message=message, count=more))
         return sorted(result, key=lambda violation: violation.at)
 
     def _check_quota(self, claim: ClaimRecord, at: float) -> None:

@@ -94,7 +94,9 @@ def _count(trial: TrialResult, first: str, rest: str) -> Figure | None:
         share = 100 * count / trial.intended if trial.intended else 0.0
         return Figure(value=count) if first == "causes" else Figure(value=share, unit="%")
     if first == "violations":
-        return Figure(value=sum(not rest or each.invariant == rest for each in trial.violations))
+        return Figure(
+            value=sum(each.count for each in trial.violations if not rest or each.invariant == rest)
+        )
     return None
 
 

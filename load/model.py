@@ -231,8 +231,10 @@ class Violation(_Model):
     """duplicate-claim, double-allocation, over-quota, removed-device, leaked-claim or leaked-finalizer."""
     at: float
     object: str
-    """namespace/name, or driver/pool/device."""
+    """namespace/name, or driver/pool/device; `*` for those of an invariant beyond the ones that are kept."""
     message: str
+    count: int = pydantic.Field(default=1, gt=0)
+    """How often it was broken: more than once only for `*`."""
 
 
 class Gap(_Model):

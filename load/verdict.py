@@ -173,7 +173,8 @@ def _rest(trial: TrialResult, name: str, stated: Collection[str]) -> Figure | No
     """A measure; violations without those of the invariants that have a criterion of their own."""
     if name != "violations":
         return measure([trial], {}, name)
-    return Figure(value=sum(f"{name}.{each.invariant}" not in stated for each in trial.violations))
+    rest = [each for each in trial.violations if f"{name}.{each.invariant}" not in stated]
+    return Figure(value=sum(each.count for each in rest))
 
 
 def _always(stated: Collection[str]) -> list[Criterion]:

@@ -321,4 +321,5 @@ def test_of_very_many_violations_the_number_is_told() -> None:
     found = watched.violations()
 
     assert len(found) == invariants.LIMIT + 1
-    assert found[-1].message == "17 more"
+    assert (found[-1].message, found[-1].count) == ("17 more", 17)
+    assert sum(each.count for each in found) == invariants.LIMIT + 17

@@ -137,6 +137,15 @@ def test_every_reason_is_named_and_validity_comes_first() -> None:
             {"violations": [Violation(invariant="duplicate-claim", at=1.0, object="n/p", message="two")]},
             "violations is 1, expected at most 0",
         ),
+        (
+            {
+                "violations": [
+                    Violation(invariant="duplicate-claim", at=1.0, object=name, message="two", count=count)
+                    for name, count in (("n/p", 1), ("*", 17))
+                ]
+            },
+            "violations is 18, expected at most 0",
+        ),
         ({"server": server_books(restarted=["kube-scheduler"])}, "restarts is 1, expected at most 0"),
     ],
 )
