@@ -132,6 +132,8 @@ class ServerBooks(_Model):
     algorithm_p99: float | None = None
     pending: dict[str, int] = {}
     """Pods that the scheduler has waiting at the end, by its queue: active, backoff, unschedulable, gated."""
+    pod_creates_forbidden: int | None = None
+    """`apiserver_request_total` of pod creates answered 403, anybody's: quota's denials are among them."""
     evictions: int | None = None
     """`device_taint_eviction_controller_pod_deletions_total`."""
     eviction_p99: float | None = None
@@ -187,7 +189,11 @@ class BookLine(_Model):
 
 
 def balance(report: WorkerReport, server: ServerBooks | None, conduct: Conduct) -> list[BookLine]:
-    """Every pair of numbers that should be equal."""
+    """Every pair of numbers that should be equal.
+
+    Lines don't bind where others may have a part in the server's number: a scenario's own pods, and those of
+    somebody else, have claims and are evicted, too.
+    """
     ledger = sum(report.causes.values())
     kinds = sum(sum(causes.values()) for causes in report.causes_by_kind.values())
     creates = next((each.by_code for each in report.requests if each.verb == CREATE), {})
@@ -209,12 +215,17 @@ def balance(report: WorkerReport, server: ServerBooks | None, conduct: Conduct) 
         ]
     if server is not None:
         # Of two components; without one of them the sum says nothing.
-        counted = sum(each.get("success", 0) for each in server.claim_creates.values())
-        created = None if {CONTROLLER_MANAGER, SCHEDULER} & set(server.unread) else counted
+        made = sum(each.get("success", 0) for each in server.claim_creates.values())
+        created = None if {CONTROLLER_MANAGER, SCHEDULER} & set(server.unread) else made
         evicted = report.causes.get(Cause.EVICTED, 0)
         lines.append(
             _line("claims", report.claims_seen, created, "resourceclaim_creates_total", binding=False)
         )
+        forbidden = creates.get("403", 0)
+        if server.pod_creates_forbidden or forbidden:
+            counted = None if APISERVER in server.unread else server.pod_creates_forbidden
+            source = "apiserver_request_total"
+            lines.append(_line("creates answered 403", forbidden, counted, source, binding=False))
         if server.evictions is not None or evicted:
             source = "device_taint_eviction_controller_pod_deletions_total"
             lines.append(_line("evicted pods", evicted, server.evictions, source, binding=False))

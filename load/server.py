@@ -42,6 +42,7 @@ _APF = "apiserver_flowcontrol_"
 _LIMITER = "rest_client_rate_limiter_duration_seconds"
 _EVICTION = "device_taint_eviction_controller_pod_deletion"
 _API = "apiserver_request_sli_duration_seconds"
+_ANSWERS = "apiserver_request_total"
 _STORAGE = ("apiserver_storage_size_bytes", "apiserver_storage_db_total_size_in_bytes")
 _PREPARE = "dra_operations_duration_seconds"
 _PROCESS = ("process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes")
@@ -58,6 +59,7 @@ _PREFIXES: Mapping[str, Sequence[str]] = {
         f"{_APF}request_wait_duration_seconds",
         f"{_APF}nominal_limit_seats",
         _API,
+        _ANSWERS,
         *_STORAGE,
     ),
     CONTROLLER_MANAGER: (*_PROCESS, *_CLIENT, _EVICTION, "workqueue_"),
@@ -173,6 +175,7 @@ def books(
         attempts_per_pod=counters.mean(scheduler, "scheduler_pod_scheduling_attempts"),
         algorithm_p99=counters.upper_edge(scheduler, "scheduler_scheduling_algorithm_duration_seconds", 0.99),
         pending=counters.by(at_last.get(SCHEDULER, ()), "scheduler_pending_pods", "queue"),
+        pod_creates_forbidden=_forbidden(apiserver) if apiserver else None,
         evictions=counters.count(manager, f"{_EVICTION}s_total") if manager else None,
         eviction_p99=counters.upper_edge(manager, f"{_EVICTION}_duration_seconds", 0.99),
         prepares=_prepares(counted),
@@ -323,6 +326,11 @@ def _prepares(counted: Mapping[str, Sequence[Sample]]) -> list[NodeCalls]:
                 )
             )
     return calls
+
+
+def _forbidden(samples: Sequence[Sample]) -> int:
+    create = {"verb": "POST", "resource": "pods", "subresource": ""}
+    return counters.count(samples, _ANSWERS, code="403", **create)
 
 
 def _latencies(samples: Sequence[Sample]) -> list[ApiLatency]:

@@ -102,6 +102,15 @@ def test_claims_and_evictions_are_shown() -> None:
     assert not found["claims"].binding
 
 
+def test_denials_by_the_clients_and_the_servers_count_are_shown() -> None:
+    denied = [Requests(verb="create", by_code={"201": 8, "403": 2})]
+    found = lines(requests=denied, server=server_books(pod_creates_forbidden=3))["creates answered 403"]
+    assert (found.client, found.server, found.binding) == (2, 3, False)
+    books = server_books(pod_creates_forbidden=None, unread=["kube-apiserver"])
+    assert lines(requests=denied, server=books)["creates answered 403"].server is None
+    assert "creates answered 403" not in lines(server=server_books(pod_creates_forbidden=0))
+
+
 def test_what_was_lost_with_a_worker_was_not_answered_to_anybody_who_can_tell() -> None:
     causes = {Cause.COMPLETED: 7, Cause.LOST_WITH_WORKER: 3}
     found = lines(

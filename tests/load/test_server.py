@@ -37,6 +37,10 @@ process_resident_memory_bytes 5e+08
 <api>_bucket{{verb="POST",<pods>,scope="resource",le="+Inf"}} {sent}
 <api>_count{{verb="POST",<pods>,scope="resource"}} {sent}
 <api>_count{{verb="WATCH",<pods>,scope="cluster"}} {sent}
+apiserver_request_total{{code="403",dry_run="",scope="resource",verb="POST",<pods>}} {full}
+apiserver_request_total{{code="201",dry_run="",scope="resource",verb="POST",<pods>}} {sent}
+apiserver_request_total{{code="403",verb="POST",resource="pods",subresource="binding"}} {sent}
+apiserver_request_total{{code="403",verb="GET",<pods>}} {sent}
 apiserver_storage_size_bytes{{storage_cluster_id="etcd-0"}} 1.2e+07
 """
 
@@ -150,6 +154,12 @@ def test_rejections_are_by_flow_and_reason_and_idle_flows_are_left_out(book: Ser
     assert flow.wait_p99 == 1.0
     assert book.sender_flow_schema == "load-x-sender"
     assert {level.name: level.nominal_seats for level in book.apf_levels} == {"low": 245, "exempt": 0}
+
+
+def test_pod_creates_that_were_forbidden_are_told_from_other_answers(book: ServerBooks) -> None:
+    assert book.pod_creates_forbidden == 4
+    nothing = Reading(1.0, {}, {})
+    assert server.books([nothing, nothing]).pod_creates_forbidden is None
 
 
 def test_the_limiters_wait_is_per_component(book: ServerBooks) -> None:
