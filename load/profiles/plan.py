@@ -286,3 +286,8 @@ def _require_arms(plan: Plan) -> None:
             raise UsageError(f"--arm {arm}: the profile {plan.profile.name} has no arms")
         if arm not in known:
             raise UsageError(f"--arm {arm}: expected one of {', '.join(known)}")
+    if plan.arms and set(plan.arms) <= set(known[:1]):
+        raise UsageError(
+            f"--arm {known[0]}: it runs in any case, and shows nothing without another; expected one of "
+            f"{', '.join(known[1:])}"
+        )

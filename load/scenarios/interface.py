@@ -42,7 +42,7 @@ class ScenarioSpec(pydantic.BaseModel):
     """By what factor the user stretches or shortens the run; set by the runner."""
 
     def arm_names(self) -> tuple[str, ...]:
-        """The arms of a sweep, in order; none if it isn't one."""
+        """The arms of a sweep, in order, its control first; none if it isn't one."""
         return ()
 
     def needs_nodes(self, plan: Plan) -> bool:

@@ -221,6 +221,13 @@ def test_a_sweep_is_left_with_the_arms_that_squeeze_no_node() -> None:
     assert plan.without_nodes() == plan
 
 
+def test_the_control_arm_alone_shows_nothing() -> None:
+    with pytest.raises(UsageError, match=r"--arm control: .*; expected one of generator-reject-1, "):
+        make_plan(find_profile("apf-starve"), request("apf-starve", arms=["control"]))
+    both = ["control", "generator-reject-1"]
+    assert make_plan(find_profile("apf-starve"), request("apf-starve", arms=both)).arms == tuple(both)
+
+
 def test_an_arm_that_is_none_lists_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"--arm nobody: expected one of control, generator-reject-1"):
         make_plan(find_profile("apf-starve"), request("apf-starve", arms=["nobody"]))
