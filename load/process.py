@@ -79,13 +79,14 @@ class GeneratorProcess:
     def progress(self) -> Sequence[Snapshot]:
         """The snapshots since the last call."""
         try:
-            content = (self._folder / _PROGRESS).read_bytes()
+            with (self._folder / _PROGRESS).open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
         except FileNotFoundError:
             return ()
         whole = content.rfind(b"\n") + 1
-        lines = content[self._offset : whole].splitlines()
-        self._offset = max(self._offset, whole)
-        new = [Snapshot.model_validate_json(line) for line in lines]
+        self._offset += whole
+        new = [Snapshot.model_validate_json(line) for line in content[:whole].splitlines()]
         self.snapshots += new
         return new
 

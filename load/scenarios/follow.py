@@ -112,11 +112,23 @@ class Follower:
 class Backlog:
     """Which pods of some namespaces are waiting for a node, and since when they have been seen to.
 
-    With `running` they wait until they have run there.
+    Args:
+        kube: an observer's.
+        namespaces: whose pods.
+        running: whether they wait until they have run there; those that did are remembered.
+        keeps_bound: whether to remember those that got a node, which are ever more.
     """
 
-    def __init__(self, kube: KubeClient, namespaces: Collection[str], *, running: bool = False) -> None:
+    def __init__(
+        self,
+        kube: KubeClient,
+        namespaces: Collection[str],
+        *,
+        running: bool = False,
+        keeps_bound: bool = False,
+    ) -> None:
         self._running = running
+        self._keeps_bound = keeps_bound or running
         self._lock = threading.Lock()
         self._waiting: dict[str, float] = {}
         self._bound: dict[str, tuple[float, float, str, str]] = {}
@@ -159,6 +171,8 @@ class Backlog:
                 return
             elif node and (ran or not self._running):
                 name = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-                self._bound[uid] = (self._waiting.pop(uid, at), at, node, name)
+                entry = (self._waiting.pop(uid, at), at, node, name)
+                if self._keeps_bound:
+                    self._bound[uid] = entry
             else:
                 self._waiting.setdefault(uid, at)

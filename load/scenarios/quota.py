@@ -121,9 +121,8 @@ class _Quotas(BaseScenario):
                 self.ground.kube.create(RESOURCE_CLAIMS, self._standing(index, devices), namespace)
             self.ground.kube.create(RESOURCE_QUOTAS, self._quota(self._hard[name]), namespace)
         self._wait_counted(self._spec.used)
-        self._backlog = Backlog(
-            self.ground.observer, [self.ground.namespaces[name] for name in self._spec.raised]
-        )
+        raised = [self.ground.namespaces[name] for name in self._spec.raised]
+        self._backlog = Backlog(self.ground.observer, raised, keeps_bound=True)
         self._backlog.start()
 
     def act(self, trial: Trial, clock: Clock) -> None:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, cast
 
+import pytest
+
 from harness.kube import PODS, ApiError, KubeClient
 from harness.waiting import wait_until
 from load.scenarios.follow import Backlog, Follower
@@ -40,14 +42,15 @@ class Server:
         return iter(())
 
 
-def test_what_went_while_nobody_watched_is_gone() -> None:
+@pytest.mark.parametrize(("keeps", "kept"), [(True, ["ns/bound"]), (False, [])])
+def test_what_went_while_nobody_watched_is_gone(keeps: bool, kept: list[str]) -> None:
     """A pod that is taken for waiting for ever would make every recovery look endless."""
     server = Server([pod("went"), pod("bound", "n"), pod("waits")], [pod("bound", "n"), pod("waits")])
-    backlog = Backlog(cast(KubeClient, server), ["ns"])
+    backlog = Backlog(cast(KubeClient, server), ["ns"], keeps_bound=keeps)
     backlog.start()
     try:
         wait_until(lambda: backlog.waiting(since=float("inf")) == 1, 10, "one to wait", interval=0.01)
-        assert [name for _, _, _, name in backlog.bound()] == ["ns/bound"]
+        assert [name for _, _, _, name in backlog.bound()] == kept  # in a soak they'd be ever more
     finally:
         backlog.stop()
 

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from clusters import processes
@@ -113,6 +114,18 @@ def test_progress_is_read_line_by_line_and_once(generator: GeneratorProcess, tmp
 
     assert [each.elapsed for each in generator.progress()] == [2]
     assert [each.elapsed for each in generator.snapshots] == [1, 2]
+
+
+def test_progress_of_hours_is_not_read_again_and_again(generator: GeneratorProcess, tmp_path: Path) -> None:
+    file = tmp_path / "trial" / "progress.ndjson"
+    file.write_text(f"{snapshot(1)}{' ' * 1_000_000}\n")
+    assert len(generator.progress()) == 1
+
+    before = psutil.Process().io_counters().read_chars
+    for _ in range(10):
+        assert not generator.progress()
+
+    assert psutil.Process().io_counters().read_chars - before < 1_000_000
 
 
 def test_an_ended_generator_can_be_interrupted_and_killed(generator: GeneratorProcess) -> None:
