@@ -38,6 +38,7 @@ process_resident_memory_bytes 5e+08
 <api>_count{{verb="POST",<pods>,scope="resource"}} {sent}
 <api>_count{{verb="WATCH",<pods>,scope="cluster"}} {sent}
 apiserver_request_total{{code="403",dry_run="",scope="resource",verb="POST",<pods>}} {full}
+apiserver_request_total{{code="403",dry_run="All",scope="resource",verb="POST",<pods>}} {full}
 apiserver_request_total{{code="201",dry_run="",scope="resource",verb="POST",<pods>}} {sent}
 apiserver_request_total{{code="403",verb="POST",resource="pods",subresource="binding"}} {sent}
 apiserver_request_total{{code="403",verb="GET",<pods>}} {sent}
