@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clusters.interface import Cluster
 from harness.errors import EnvironmentBlocked
-from harness.kube import KubeClient
+from harness.kube import ApiError, KubeClient
 
 APISERVER = "kube-apiserver"
 SCHEDULER = "kube-scheduler"
@@ -41,6 +41,7 @@ def read(cluster: Cluster, kube: KubeClient, component: str, *, prefixes: Sequen
 
     Raises:
         EnvironmentBlocked: the cluster doesn't say where the component serves its metrics.
+        ApiError: it answers with a status of 400 and above; what it says then are no metrics.
     """
     return parse(_text(cluster, kube, component), prefixes=prefixes)
 
@@ -79,5 +80,9 @@ def _text(cluster: Cluster, kube: KubeClient, component: str) -> str:
         key_file=str(pki / "admin.key"),
         retries=False,
     ) as pool:
-        answer = pool.request("GET", f"{cluster.endpoints[component]}/metrics", timeout=10.0)
-        return answer.data.decode()
+        address = f"{cluster.endpoints[component]}/metrics"
+        answer = pool.request("GET", address, timeout=10.0)
+        text = answer.data.decode(errors="replace")
+        if answer.status >= 400:
+            raise ApiError("GET", address, answer.status, text)
+        return text

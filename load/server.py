@@ -112,12 +112,17 @@ def read(cluster: Cluster, kube: KubeClient) -> Reading:
             continue
         prefixes = _PREFIXES.get(component, (*_PROCESS, _PREPARE))
         try:
-            samples[component] = metrics.read(cluster, kube, component, prefixes=prefixes)
+            found = metrics.read(cluster, kube, component, prefixes=prefixes)
         except (EnvironmentBlocked, ApiError, OSError, urllib3.exceptions.HTTPError) as error:
             if isinstance(error, EnvironmentBlocked) and cluster.provider == PROVIDER:
                 unread.append(component)
                 continue
             faults.append(f"{component}: its metrics can't be read: {error}")
+            continue
+        if found:
+            samples[component] = found
+        else:
+            faults.append(f"{component}: its metrics can't be read: there are none")
     try:
         objects = cleanup.counts(kube)
     except (ApiError, OSError, urllib3.exceptions.HTTPError) as error:
@@ -193,9 +198,12 @@ def books(
 
 
 def deltas(readings: Sequence[Reading], component: str) -> list[Sample]:
-    """By how much each counter of a component grew over several readings, also where it began again."""
+    """By how much each counter of a component grew over several readings, also where it began again.
+
+    Nothing where there are no two in which it could be read: what it counted before the first isn't ours.
+    """
     grown: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-    read_at_all = [reading.samples[component] for reading in readings if component in reading.samples]
+    read_at_all = [found for reading in readings if (found := reading.samples.get(component))]
     for before, after in pairwise(read_at_all):
         known = {} if began_again(before, after) else {_key(sample): sample.value for sample in before}
         for sample in after:

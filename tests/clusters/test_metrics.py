@@ -9,7 +9,8 @@ import pytest
 from clusters import metrics
 from clusters.metrics import Sample
 from harness.errors import EnvironmentBlocked
-from harness.kube import KubeClient
+from harness.kube import ApiError, KubeClient
+from tests.support.api_server import serve
 from tests.support.paper import paper_cluster
 
 CLUSTER = paper_cluster()
@@ -63,6 +64,21 @@ def test_samples_have_names_labels_and_values() -> None:
 def test_only_samples_that_are_asked_for_are_read() -> None:
     client = cast("KubeClient", Text())
     assert metrics.read(CLUSTER, client, metrics.APISERVER, prefixes=["b", "c_"]) == [Sample("b", {}, 0.5)]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_refusal_is_no_metrics(status: int) -> None:
+    """It would look like a component that has counted nothing."""
+    with serve({"GET /metrics": status}) as address:
+        cluster = paper_cluster(endpoints={metrics.SCHEDULER: address})
+        with pytest.raises(ApiError) as raised:
+            metrics.read(cluster, cast("KubeClient", Text()), metrics.SCHEDULER)
+    assert raised.value.status == status
+    with serve({"GET /metrics": "a_total 1\n"}) as address:
+        cluster = paper_cluster(endpoints={metrics.SCHEDULER: address})
+        assert metrics.read(cluster, cast("KubeClient", Text()), metrics.SCHEDULER) == [
+            Sample("a_total", {}, 1.0)
+        ]
 
 
 def test_metrics_that_nobody_serves_block() -> None:

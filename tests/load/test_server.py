@@ -302,7 +302,7 @@ def test_only_somebody_elses_components_may_be_out_of_reach(
 def test_one_of_several_api_servers_is_not_read(
     monkeypatch: pytest.MonkeyPatch, provider: str, replicas: int | None, unread: list[str]
 ) -> None:
-    monkeypatch.setattr("load.server.metrics.read", lambda *_, **__: [])
+    monkeypatch.setattr("load.server.metrics.read", lambda *_, **__: [Sample("up")])
     monkeypatch.setattr("load.server.cleanup.counts", lambda _: {})
     monkeypatch.setattr("load.server.api_servers", lambda _: replicas)
 
@@ -337,6 +337,23 @@ def test_an_api_server_that_is_one_of_several_at_any_time_has_no_books(several: 
     assert (book.apf_flows, book.apf_levels, book.api, book.etcd_bytes) == ([], [], [], None)
     assert book.rejected() is None
     assert book.attempts
+
+
+def test_metrics_without_anything_in_them_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("load.server.metrics.read", lambda *_, **__: [])
+    monkeypatch.setattr("load.server.cleanup.counts", lambda _: {})
+
+    found = server.read(paper_cluster(nodes=()), cast("KubeClient", None))
+
+    assert found.samples == {}
+    assert "kube-scheduler: its metrics can't be read: there are none" in found.faults
+
+
+def test_what_was_counted_before_an_empty_reading_is_not_the_trials() -> None:
+    empty = Reading(1.0, {"kube-scheduler": []}, {})
+    assert server.deltas([empty, reading(5)], "kube-scheduler") == []
+    grown = server.deltas([empty, reading(5), reading(6)], "kube-scheduler")
+    assert grown == server.deltas([reading(5), reading(6)], "kube-scheduler") != []
 
 
 def test_what_could_not_be_read_is_said_and_not_counted() -> None:
