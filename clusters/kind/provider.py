@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,18 @@ from clusters import driver_host, processes
 from clusters.components import KIND, PROGRAMS, ComponentSource
 from clusters.components.image import write_archive
 from clusters.interface import Cluster, ClusterSpec, ComponentStatus, Progress
-from clusters.kind import config, credentials, docker, logs, node_image, nodes, preflight, restart
+from clusters.kind import (
+    config,
+    credentials,
+    docker,
+    logs,
+    node_image,
+    nodes,
+    preflight,
+    removal,
+    restart,
+    tool,
+)
 from clusters.kind.state import NODE_FOLDERS, KindState
 from clusters.local import bootstrap, cgroups, network, simulated
 from clusters.local.node import has_cap_sys_resource
@@ -27,14 +37,11 @@ from clusters.records import new_id
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.files import write_atomically
 from harness.kube import KubeClient
-from harness.waiting import NotYet, wait_until
+from harness.waiting import wait_until
 
 _CREATE_SECONDS = 300.0
 _READY_SECONDS = 120.0
-_DELETE_SECONDS = 120.0
 _LOAD_SECONDS = 120.0
-_BEING_REMOVED = "is already in progress"
-"""What the daemon answers when a container is to be removed that it is just removing."""
 _DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 
 
@@ -66,7 +73,7 @@ class KindProvider:
             return _BringUp(spec, reserved, programs, progress).run()
         except BaseException as error:
             try:
-                _remove(reserved)
+                removal.remove(reserved)
             except HarnessError as left:
                 error.add_note(f"and not everything could be removed: {left}")
             raise
@@ -81,7 +88,7 @@ class KindProvider:
         if name in self._locks:
             self._locks.pop(name).release()
         with found.taken(force=force):
-            _remove(found)
+            removal.remove(found)
 
     def sweep(self) -> None:
         """Remove what killed runs left: clusters that were not to be kept and whose maker is gone.
@@ -94,7 +101,7 @@ class KindProvider:
             try:
                 with found.orphaned() as orphaned:
                     if orphaned:
-                        _remove(found)
+                        removal.remove(found)
             except HarnessError as error:
                 failed.append(f"cluster {found.name!r} of a run that ended can't be removed: {error}")
         if failed:
@@ -183,46 +190,6 @@ def image_version(image: str) -> str:
     return docker.run(["run", "--rm", "--entrypoint", "cat", image, "/kind/version"]).strip()
 
 
-def _remove(found: KindState) -> None:
-    """End what was started for the cluster, and have kind delete its nodes. Safe to repeat."""
-    processes.kill(found.id)
-    if not _daemon_was_purged(found):
-        # Docker may still be making the container that a client which was just killed asked for.
-        _or_blocked(lambda: wait_until(lambda: _deleted(found), _DELETE_SECONDS, "the containers to be gone"))
-    found.remove()
-
-
-def _deleted(found: KindState) -> bool:
-    try:
-        _delete(found)
-    except EnvironmentBlocked as error:
-        if _BEING_REMOVED not in str(error):
-            raise
-        raise NotYet(error) from error
-    return not nodes.containers(found.kind_name, host=found.docker_host)
-
-
-def _delete(found: KindState) -> None:
-    if _program(found) is not None:
-        _kind(found, ["delete", "cluster", "--name", found.kind_name], _DELETE_SECONDS)
-    elif left := nodes.containers(found.kind_name, host=found.docker_host):  # as kind does it
-        docker.run(["rm", "--force", "--volumes", *left], host=found.docker_host)
-
-
-def _daemon_was_purged(found: KindState) -> bool:
-    """Whether the cluster was on the harness's own daemon, and is gone with all that this had."""
-    return found.docker_host == docker.own_host() and not docker.directory().exists()
-
-
-def _host(of: KindState) -> dict[str, str]:
-    return {"DOCKER_HOST": of.docker_host} if of.docker_host else {}
-
-
-def _program(of: KindState) -> str | None:
-    """The kind that made a cluster; once that is gone, the one on PATH, if there is one."""
-    return str(of.kind) if of.kind.exists() else shutil.which("kind")
-
-
 def _pid(node: str, program: str) -> int | None:
     try:
         running = nodes.running(node, program)
@@ -236,32 +203,9 @@ def _status(found: KindState, component: str, pid: int | None) -> ComponentStatu
     return ComponentStatus(component, pid, log)
 
 
-def _kind(of: KindState, arguments: Sequence[str | Path], seconds: float, stdin: str | None = None) -> None:
-    """Run kind; its kubeconfig is one of ours, so the user's own is never touched."""
-    own: list[str | Path] = ["--kubeconfig", of.kubeconfig("kind")] if arguments[1] == "cluster" else []
-    try:
-        done = subprocess.run(
-            [_program(of) or of.kind, *arguments, *own],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=docker.environment()
-            | {"KIND_EXPERIMENTAL_PROVIDER": "docker"}
-            | _host(of)
-            # Should this process be killed, kind goes on: by the mark `down` finds it and its clients.
-            | processes.mark(of.id, "kind"),
-            check=False,
-            timeout=seconds,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentBlocked(f"kind {arguments[0]}: {error}") from error
-    if done.returncode:
-        raise EnvironmentBlocked(f"kind {arguments[0]} {arguments[1]}: {done.stderr.strip()[-3000:]}")
-
-
 def _load_archive(of: KindState, archive: Path) -> None:
     nodes = ["--name", of.kind_name, "--nodes", ",".join(of.workers)]
-    _kind(of, ["load", "image-archive", archive, *nodes], _LOAD_SECONDS)
+    tool.run(of, ["load", "image-archive", archive, *nodes], _LOAD_SECONDS)
 
 
 @dataclass
@@ -325,7 +269,7 @@ class _BringUp:
         write_atomically(path, yaml.safe_dump(document, sort_keys=False))
         image = self.state.node_image
         create: list[str | Path] = ["create", "cluster", "--config", path, "--image", image]
-        _kind(self.state, create, _CREATE_SECONDS)
+        tool.run(self.state, create, _CREATE_SECONDS)
 
     def _note_ports(self) -> None:
         published = nodes.published(self.state.control_plane)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from clusters import processes
 from clusters.components import BuildSource
 from clusters.interface import ClusterSpec, SilentProgress
 from clusters.kind import preflight
-from clusters.kind.provider import KindProvider, _remove
+from clusters.kind.provider import KindProvider
+from clusters.kind.removal import remove
 from clusters.kind.state import KindState
 from harness.errors import EnvironmentBlocked, UsageError
 from tests.clusters.kind.conftest import MakeState
@@ -33,7 +37,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_container_that_goes_while_it_is_listed(make_state: MakeState, programs: Path) -> None:
     found = _state(make_state, programs, "exit 0")
 
-    _remove(found)
+    remove(found)
 
     assert not found.directory.exists()
 
@@ -43,7 +47,7 @@ def test_a_container_that_is_just_being_removed(make_state: MakeState, programs:
     once = f"[ -e {programs}/tried ] && exit 0; touch {programs}/tried; echo '{busy}' >&2; exit 1"
     found = _state(make_state, programs, once)
 
-    _remove(found)
+    remove(found)
 
     assert not found.directory.exists()
 
@@ -52,7 +56,7 @@ def test_what_kind_can_not_remove_ends_it_at_once(make_state: MakeState, program
     found = _state(make_state, programs, "echo 'permission denied' >&2; exit 1")
 
     with pytest.raises(EnvironmentBlocked, match=r"^kind delete cluster: permission denied$"):
-        _remove(found)
+        remove(found)
 
     assert found.directory.exists(), "nothing would know of the containers any more"
 
@@ -98,11 +102,41 @@ def test_a_cluster_is_removed_also_when_the_program_that_made_it_is_gone(
     gone = found.model_copy(update={"kind": programs / "cache" / "kind"})
     gone.save()
 
-    _remove(gone)
+    remove(gone)
 
     assert not gone.directory.exists()
     used = "kind delete" if on_path else "docker rm --force --volumes c0bc9d4b9b24"
     assert used in (programs / "asked").read_text().splitlines()
+
+
+def test_a_client_of_a_killed_command_makes_its_container_before_it_is_deleted(
+    make_state: MakeState, programs: Path
+) -> None:
+    """The daemon would make it all the same, and list it too late."""
+    found = _state(make_state, programs, f"[ -e {programs}/made ] || exit 1")
+    (programs / "run").write_text(f"sleep 1; touch {programs}/made")
+
+    with _client(found, programs, "run") as client:
+        remove(found)
+
+    assert client.returncode == 0
+    assert not found.directory.exists()
+
+
+def test_what_else_kind_does_is_ended_at_once(make_state: MakeState, programs: Path) -> None:
+    found = _state(make_state, programs, "exit 0")
+    (programs / "exec").write_text("sleep 600")
+
+    with _client(found, programs, "exec") as client:
+        remove(found)
+
+    assert client.returncode == -signal.SIGKILL
+
+
+def _client(of: KindState, folder: Path, command: str) -> subprocess.Popen[bytes]:
+    """A process that looks as a docker of kind's does, and carries out the script of the command's name."""
+    marked = {**os.environ, **processes.mark(of.id, "kind")}
+    return subprocess.Popen(["docker", command], executable="/bin/sh", cwd=folder, env=marked)
 
 
 _DOCKER_WITH_A_CONTAINER = """#!/bin/sh
