@@ -90,9 +90,9 @@ INJECTIONS = (
     Injection(
         "throughput",
         "template-limited",
-        30,
-        partial(claim_requests, 60),
-        partial(claim_requests, 54),
+        40,
+        partial(claim_requests, 50),
+        partial(claim_requests, 45),
         "rate.bound",
         as_stranger=True,
     ),
