@@ -148,7 +148,16 @@ def down() -> None:
 def purge() -> None:
     """Stop the daemon and remove its images too."""
     down()
+    _unmount(docker.directory())
     shutil.rmtree(docker.directory(), ignore_errors=True)
+
+
+def _unmount(directory: Path) -> None:
+    """Unmount what a killed daemon has left mounted in its folder: that can't be removed otherwise."""
+    targets = [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for target in reversed(targets):
+        if target.is_relative_to(directory):
+            subprocess.run(["umount", "--lazy", target], check=False)
 
 
 def other_daemons() -> list[int]:

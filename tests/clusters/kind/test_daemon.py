@@ -165,6 +165,24 @@ def test_down_stops_the_daemon_also_when_a_container_ends_just_then(
     assert own_daemon.returncode == -signal.SIGTERM
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_what_a_killed_daemon_has_mounted_goes_with_its_images(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters are known to be gone by the folder that is."""
+    monkeypatch.setattr(network, "remove", lambda directory: None)
+    data = docker.directory() / "data"
+    data.mkdir(parents=True)
+    for _ in range(2):
+        subprocess.run(["mount", "--bind", data, data], check=True)
+    try:
+        daemon.purge()
+        assert not docker.directory().exists()
+    finally:
+        for _ in range(2):
+            subprocess.run(["umount", "--quiet", data], check=False)
+
+
 def test_a_daemon_that_has_ended_and_was_not_reaped_is_none(tmp_path: Path) -> None:
     ended = tmp_path / "dockerd"
     shutil.copy(str(shutil.which("true")), ended)
