@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -13,10 +14,10 @@ import pytest
 from clusters import metrics
 from clusters.components import BuildSource
 from clusters.interface import Cluster, ClusterSpec, SilentProgress
-from clusters.kind import docker, nodes
+from clusters.kind import docker, node_image, nodes
 from clusters.kind.provider import KindProvider
 from clusters.kind.state import KindState
-from harness.errors import UsageError
+from harness.errors import EnvironmentBlocked, UsageError
 from harness.kube import NODES, RESOURCE_SLICES, KubeClient
 from harness.waiting import wait_until
 from load import commandline
@@ -129,22 +130,34 @@ def test_a_name_that_is_taken_is_refused(cluster: Cluster, provider: KindProvide
         provider.up(ClusterSpec(name="shared", nodes=1), SilentProgress())
 
 
+@pytest.mark.parametrize("moment", ["a node is asked for", "a node is there"])
 def test_killed_while_nodes_are_made_it_leaves_nothing(
-    docker_host: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch, dra_harness: Command
+    docker_host: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch, dra_harness: Command, moment: str
 ) -> None:
+    """The daemon makes a container that it was asked for also when the client is dead, and may take long."""
     monkeypatch.setenv("DOCKER_HOST", docker_host)
     before = _volumes()
-    command = [sys.executable, "-m", "cli.main", "up", "dead", "--provider", "kind", "--nodes", "1"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as popen:
-        wait_until(lambda: bool(_containers("dra-harness-dead")), 120, "the first container", interval=0.1)
-        popen.send_signal(signal.SIGKILL)
-
-    done = dra_harness("down", "--all", timeout=120)
-
-    assert done.returncode == 0, done.stderr
     assert not _containers("dra-harness-dead")
-    assert not KindState.folder().exists()
-    assert _volumes() <= before, "volumes stay"
+    command = [sys.executable, "-m", "cli.main", "up", "dead", "--provider", "kind", "--nodes", "1"]
+    come = {
+        "a node is asked for": lambda: _runs(b"docker", b"run", b"dra-harness-dead-worker"),
+        "a node is there": lambda: bool(_containers("dra-harness-dead")),
+    }
+    try:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as popen:
+            wait_until(come[moment], 120, moment, interval=0.01)
+            popen.send_signal(signal.SIGKILL)
+
+        done = dra_harness("down", "--all", timeout=120)
+
+        assert done.returncode == 0, done.stderr
+        assert not _containers("dra-harness-dead")
+        assert all(_is_free(f"dra-harness-dead-{node}") for node in ("control-plane", "worker"))
+        assert not KindState.folder().exists()
+        assert _volumes() <= before, "volumes stay"
+    finally:
+        if left := _containers("dra-harness-dead"):  # the daemon, and what is on it, outlives the tests
+            docker.run(["rm", "--force", "--volumes", *left])
 
 
 def test_an_image_that_is_no_node_image_is_refused(
@@ -157,6 +170,26 @@ def test_an_image_that_is_no_node_image_is_refused(
     assert done.returncode == 3
     assert done.stderr.startswith("error: docker run: ")
     assert not KindState.folder().exists()
+
+
+def _is_free(name: str) -> bool:
+    """Whether a container can have this name, which is taken from the first moment of its making on."""
+    image, *_ = docker.run(["image", "ls", "--quiet", node_image.REPOSITORY]).split()
+    try:
+        docker.run(["create", "--name", name, image])
+    except EnvironmentBlocked:
+        return False
+    docker.run(["rm", "--volumes", name])
+    return True
+
+
+def _runs(*words: bytes) -> bool:
+    """Whether some process has all these words on its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if set(words) <= set(path.read_bytes().split(b"\0")):
+                return True
+    return False
 
 
 def _containers(kind_name: str) -> list[str]:
