@@ -40,6 +40,7 @@ def cluster(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRA_HARNESS_STATE", str(tmp_path_factory.mktemp("kind")))
         patch.setenv("DOCKER_HOST", docker_host)
+        _remove("dra-harness-shared")
         made = provider.up(ClusterSpec(name="shared", nodes=1, ephemeral=True), SilentProgress())
         yield made
         provider.down("shared")
@@ -136,8 +137,8 @@ def test_killed_while_nodes_are_made_it_leaves_nothing(
 ) -> None:
     """The daemon makes a container that it was asked for also when the client is dead, and may take long."""
     monkeypatch.setenv("DOCKER_HOST", docker_host)
+    _remove("dra-harness-dead")
     before = _volumes()
-    assert not _containers("dra-harness-dead")
     command = [sys.executable, "-m", "cli.main", "up", "dead", "--provider", "kind", "--nodes", "1"]
     come = {
         "a node is asked for": lambda: _runs(b"docker", b"run", b"dra-harness-dead-worker"),
@@ -156,8 +157,7 @@ def test_killed_while_nodes_are_made_it_leaves_nothing(
         assert not KindState.folder().exists()
         assert _volumes() <= before, "volumes stay"
     finally:
-        if left := _containers("dra-harness-dead"):  # the daemon, and what is on it, outlives the tests
-            docker.run(["rm", "--force", "--volumes", *left])
+        _remove("dra-harness-dead")
 
 
 def test_an_image_that_is_no_node_image_is_refused(
@@ -170,6 +170,12 @@ def test_an_image_that_is_no_node_image_is_refused(
     assert done.returncode == 3
     assert done.stderr.startswith("error: docker run: ")
     assert not KindState.folder().exists()
+
+
+def _remove(kind_name: str) -> None:
+    """Remove what a failed or killed test left: the daemon's data, with it containers, outlives the tests."""
+    if left := _containers(kind_name):
+        docker.run(["rm", "--force", "--volumes", *left])
 
 
 def _is_free(name: str) -> bool:
