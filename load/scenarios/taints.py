@@ -8,10 +8,9 @@ pod may be evicted.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pydantic
@@ -27,14 +26,12 @@ from load.scenarios.follow import Follower
 from load.scenarios.interface import Clock, Done, Findings, Ground, Scenario, ScenarioSpec, requirement
 from load.scenarios.quiet import BaseScenario
 from load.scenarios.readings import figure
+from load.scenarios.taint_witness import TAINT_KEY, Tainted, Witness, evictions_off
 
 if TYPE_CHECKING:
     from load.profiles.plan import Plan
 
-TAINT_KEY = "load.dra-harness.dev/storm"
 _MASS = "mass-eviction"
-_EVICTED = "DeletionByDeviceTaintManager"
-"""Reason of the pod condition DisruptionTarget: pkg/controller/devicetainteviction."""
 _VERSIONS = ("v1", "v1beta2", "v1alpha3")
 _MASS_DEADLINE = 120.0
 
@@ -96,85 +93,6 @@ def steps(spec: TaintToggles, trial: Trial) -> list[Step]:
         begin = trial.warm_up + factor * (index * (spec.on + spec.off) + spec.off / 2)
         made.append(Step(effect, share, begin, begin + factor * spec.on))
     return made
-
-
-@dataclass
-class Tainted:
-    """A time in which pools are tainted, settled; its end is open while it lasts."""
-
-    pools: frozenset[str]
-    begin: float
-    end: float = math.inf
-
-
-def evictions_off(counted: int, seen: int, raced: int) -> int:
-    """How far the controller's counter is from what was seen.
-
-    A pod that somebody deletes between the controller's patch of its condition and its delete is not counted
-    (`maybeDeletePod` in pkg/controller/devicetainteviction).
-
-    Args:
-        counted: by the controller.
-        seen: pods with its condition that went.
-        raced: those among them that may have been deleted by us.
-    """
-    return max(0, counted - seen, seen - raced - counted)
-
-
-@dataclass
-class Witness:
-    """Allocations and evictions as the watches show them."""
-
-    tainted: list[Tainted] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    evicted: dict[str, float] = field(default_factory=dict)
-    """UIDs of pods that the taint eviction deleted, and when that was seen."""
-    tolerating: frozenset[str] = frozenset()
-    """Templates of claims that tolerate the taints."""
-    tolerating_evicted: list[str] = field(default_factory=list)
-    """Pods of such claims among the evicted, whoever's delete came first."""
-    _seen: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def claim(self, kind: str, obj: Object, at: float) -> None:
-        """A watch event of a claim: its first allocation is judged against what is tainted now."""
-        uid = obj["metadata"]["uid"]
-        allocation = obj.get("status", {}).get("allocation")
-        with self._lock:
-            if kind == "DELETED":
-                self._seen.discard(uid)
-                return
-            if not allocation or uid in self._seen:
-                return
-            self._seen.add(uid)
-            if _tolerates(obj):
-                return
-            pools = {each["pool"] for each in allocation.get("devices", {}).get("results", ())}
-            for span in self.tainted:
-                if span.begin <= at < span.end and pools & span.pools:
-                    name = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-                    self.wrong.append(
-                        f"claim {name} got a device of {sorted(pools & span.pools)[0]} while tainted"
-                    )
-                    return
-
-    def pod(self, kind: str, obj: Object, at: float) -> None:
-        """A watch event of a pod: the controller says in a condition that it is the one who deletes it."""
-        conditions = obj.get("status", {}).get("conditions", ())
-        if not any(
-            each["type"] == "DisruptionTarget" and each.get("reason") == _EVICTED for each in conditions
-        ):
-            return
-        if "deletionTimestamp" not in obj["metadata"] and kind != "DELETED":
-            return  # the condition comes first, the deletion after it
-        uid = obj["metadata"]["uid"]
-        with self._lock:
-            if uid in self.evicted:
-                return
-            self.evicted[uid] = at
-            claims = obj.get("spec", {}).get("resourceClaims", ())
-            if any(each.get("resourceClaimTemplateName") in self.tolerating for each in claims):
-                self.tolerating_evicted.append(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}")
 
 
 class _Toggling(BaseScenario):
@@ -253,7 +171,9 @@ class _Toggling(BaseScenario):
         if counted is None and not (done.server and CONTROLLER_MANAGER in done.server.unread):
             findings.faults.append("the controller manager's counter of evictions could not be read")
         if counted is not None:
-            off = evictions_off(counted, len(witness.evicted), done.report.raced_evictions)
+            off = evictions_off(
+                counted, len(witness.evicted), done.report.raced_evictions, len(witness.crossed)
+            )
             findings.figures["evictions-off"] = figure(off)
         if done.trial.name == _MASS:
             self._judge_mass(findings, counted)
@@ -320,14 +240,15 @@ class _Toggling(BaseScenario):
     def _taint(self, number: int, step: Step) -> Tainted:
         nodes = self.ground.simulated[: max(1, round(step.share * len(self.ground.simulated)))]
         self.ground.say(f"{step.effect} on the devices of {len(nodes)} nodes")
+        span = Tainted(frozenset(nodes), evicts=time.time() if step.effect == "NoExecute" else math.inf)
+        self._witness.tainted.append(span)
         if step.share == 1:
             self._create(f"{number}-all", {"driver": self.ground.driver}, step.effect)
         else:
             for index, node in enumerate(nodes):
                 selector = {"driver": self.ground.driver, "pool": node}
                 self._create(f"{number}-{index}", selector, step.effect)
-        span = Tainted(frozenset(nodes), time.time() + self._spec.settle)
-        self._witness.tainted.append(span)
+        span.begin = time.time() + self._spec.settle
         return span
 
     def _create(self, suffix: str, selector: Object, effect: str) -> None:
@@ -372,11 +293,6 @@ def served(kube: KubeClient) -> Resource:
 def _tolerant(trial: Trial) -> list[str]:
     """Names of the pods whose claims tolerate the taints, and of the claims' templates."""
     return [shape.name for shape in trial.pods if shape.tolerance is not Tolerance.NONE]
-
-
-def _tolerates(claim: Object) -> bool:
-    requests = claim["spec"]["devices"].get("requests", ())
-    return any(each.get("exactly", {}).get("tolerations") for each in requests)
 
 
 def _mass_seconds(pods: int) -> float:

@@ -28,6 +28,7 @@ from load.scenarios import (
     soak,
     squeeze,
     steps,
+    taint_witness,
     taints,
 )
 from load.scenarios.interface import Done
@@ -161,8 +162,8 @@ class TestTaints:
 
         assert (first.begin, first.end, second.begin, second.end) == (1.25, 3.75, 6.25, 8.75)
 
-    def witness(self, *, begin: float, end: float = float("inf")) -> taints.Witness:
-        return taints.Witness(tainted=[taints.Tainted(frozenset({"node-1"}), begin, end)])
+    def witness(self, *, begin: float, end: float = float("inf")) -> taint_witness.Witness:
+        return taint_witness.Witness(tainted=[taint_witness.Tainted(frozenset({"node-1"}), begin, end)])
 
     def test_an_allocation_on_a_tainted_pool_is_wrong(self) -> None:
         witness = self.witness(begin=10, end=20)
@@ -186,13 +187,46 @@ class TestTaints:
         assert not witness.wrong
 
     @pytest.mark.parametrize(
-        ("counted", "seen", "raced", "off"),
-        [(56, 56, 0, 0), (55, 56, 1, 0), (55, 56, 0, 1), (54, 56, 1, 1), (57, 56, 1, 1)],
+        ("counted", "seen", "raced", "crossed", "off"),
+        [
+            (56, 56, 0, 0, 0),
+            (55, 56, 1, 0, 0),
+            (55, 56, 0, 0, 1),
+            (54, 56, 1, 0, 1),
+            (57, 56, 1, 0, 1),
+            (57, 56, 0, 1, 0),
+            (58, 56, 0, 1, 1),
+            (55, 56, 0, 1, 1),
+        ],
     )
     def test_whose_delete_came_first_is_nobodys_error(
-        self, counted: int, seen: int, raced: int, off: int
+        self, counted: int, seen: int, raced: int, crossed: int, off: int
     ) -> None:
-        assert taints.evictions_off(counted, seen, raced) == off
+        assert taint_witness.evictions_off(counted, seen, raced, crossed) == off
+
+    def test_a_pod_that_we_delete_just_when_it_is_to_be_evicted_may_be_counted(self) -> None:
+        def pod(uid: str, node: str, template: str = "plain") -> Object:
+            metadata = {
+                "uid": uid,
+                "name": uid,
+                "namespace": "ns",
+                "deletionTimestamp": "2026-11-30T01:02:03Z",
+            }
+            claims = [{"name": "claim-0", "resourceClaimTemplateName": template}]
+            return {"metadata": metadata, "spec": {"nodeName": node, "resourceClaims": claims}, "status": {}}
+
+        evicting = taint_witness.Tainted(frozenset({"node-1"}), begin=12, end=20, evicts=10)
+        kept_off = taint_witness.Tainted(frozenset({"node-2"}), begin=12, end=20)
+        witness = taint_witness.Witness(tainted=[evicting, kept_off], tolerating=frozenset({"tolerant"}))
+        witness.pod("MODIFIED", pod("before", "node-1"), 9.9)
+        witness.pod("MODIFIED", pod("crossed", "node-1"), 10.1)
+        witness.pod("DELETED", pod("crossed", "node-1"), 10.2)
+        witness.pod("DELETED", pod("tolerates", "node-1", "tolerant"), 10.2)
+        witness.pod("DELETED", pod("not-evicted", "node-2"), 13)
+        witness.pod("DELETED", pod("after", "node-1"), 20)
+
+        assert witness.crossed == {"crossed"}
+        assert witness.evicted == {}
 
     def test_evictions_are_counted_once_and_only_the_controllers(self) -> None:
         def pod(uid: str, reason: str = "", *, deleting: bool = False) -> Object:
@@ -200,9 +234,9 @@ class TestTaints:
             metadata: Object = {"uid": uid, "name": uid, "namespace": "ns"}
             if deleting:
                 metadata["deletionTimestamp"] = "2026-11-30T01:02:03Z"
-            return {"metadata": metadata, "status": {"conditions": conditions}}
+            return {"metadata": metadata, "spec": {}, "status": {"conditions": conditions}}
 
-        witness = taints.Witness()
+        witness = taint_witness.Witness()
         evicted = "DeletionByDeviceTaintManager"
         witness.pod("MODIFIED", pod("marked", evicted), 1)
         witness.pod("MODIFIED", pod("gone", evicted, deleting=True), 2)
