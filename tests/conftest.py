@@ -19,6 +19,14 @@ from harness.errors import EnvironmentBlocked
 from tests.support.commands import Command
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_results_folder_of_the_users() -> Iterator[None]:
+    """Where a test says nothing else, its results go to a folder of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DRA_HARNESS_RESULTS", raising=False)
+        yield
+
+
 @pytest.fixture
 def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state directory of the test's own, for this process and for the commands that it runs."""
