@@ -28,6 +28,7 @@ from clusters.local.provider import LocalProvider
 from clusters.local.state import ClusterState
 from clusters.metrics import CONTROLLER_MANAGER, SCHEDULER
 from harness.kube import KubeClient
+from harness.regularly import regularly
 from harness.waiting import wait_until
 from load import limits
 from load.compare import Comparison, compare
@@ -43,22 +44,16 @@ _EVERY = 5.0
 @contextmanager
 def standing_still(seconds: float) -> Iterator[None]:
     """The scheduler is stopped for so many seconds out of every five."""
-    ended = threading.Event()
+    scheduler = psutil.Process(_scheduler())
 
-    def stop_again_and_again() -> None:
-        scheduler = psutil.Process(_scheduler())
-        while not ended.wait(_EVERY - seconds):
-            scheduler.suspend()
-            ended.wait(seconds)
-            scheduler.resume()
+    def stop_once() -> bool:
+        scheduler.suspend()
+        threading.Event().wait(seconds)
+        scheduler.resume()
+        return True
 
-    thread = threading.Thread(target=stop_again_and_again)
-    thread.start()
-    try:
+    with regularly("standing-still", _EVERY - seconds, stop_once):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

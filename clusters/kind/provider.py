@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from clusters.records import new_id
 from harness.errors import EnvironmentBlocked, HarnessError, UsageError
 from harness.files import write_atomically
 from harness.kube import KubeClient
-from harness.waiting import wait_until
+from harness.waiting import WaitTimeout, wait_until
 
 _CREATE_SECONDS = 300.0
 _READY_SECONDS = 120.0
@@ -286,7 +286,10 @@ class _BringUp:
         def ready() -> bool:
             return all_take_pods(client, self.state.workers)
 
-        _or_blocked(lambda: wait_until(ready, _READY_SECONDS, "all workers to be Ready", interval=0.1))
+        try:
+            wait_until(ready, _READY_SECONDS, "all workers to be Ready", interval=0.1)
+        except WaitTimeout as error:
+            raise EnvironmentBlocked(str(error)) from error
 
     def _update(self, what: Mapping[str, Any]) -> None:
         self.state = self.state.model_copy(update=dict(what))
@@ -296,13 +299,6 @@ class _BringUp:
         seconds = round(time.monotonic() - self._started, 2)
         self._phases[phase] = seconds
         self.progress.reached(phase, seconds)
-
-
-def _or_blocked(wait: Callable[[], Any]) -> None:
-    try:
-        wait()
-    except AssertionError as error:
-        raise EnvironmentBlocked(str(error)) from error
 
 
 def _keep_daemon_sets_off(client: KubeClient, label: str) -> None:
