@@ -1,12 +1,12 @@
 # The two commands of the README; each sets up what it needs.
-.PHONY: run test test-kind setup setup-test setup-kind lint unit integration bench flakes mutants
+.PHONY: run test test-kind setup setup-test setup-kind lint unit process integration bench flakes mutants
 HARNESS = .venv/bin/dra-harness
 PYTEST = .venv/bin/python -m pytest
 
 run: setup
 	$(HARNESS) run extended-resource
 
-test: setup-test lint unit integration
+test: setup-test lint unit process integration
 
 # On kind: starts a Docker daemon of the harness's own if none answers, and builds a node image.
 test-kind: setup-kind
@@ -28,7 +28,10 @@ lint:
 	.venv/bin/lint-imports
 
 unit:
-	$(PYTEST) -n 2 -m "not integration and not browser and not kind"
+	$(PYTEST) -n 4 -m "not process and not integration and not browser and not kind"
+
+process:
+	$(PYTEST) -n 4 -m "process and not browser"
 
 integration:
 	$(PYTEST) -m "integration or browser"

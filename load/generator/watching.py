@@ -177,11 +177,11 @@ class Watch:
                 self._sleep(_BACKOFF[min(attempt, len(_BACKOFF) - 1)])
                 attempt += 1
 
-    def _accepted(self) -> None:
+    def _accepted(self, at: float) -> None:
         """There is a watch again, unless the next thing that it says is that it can't be resumed."""
         self._following.set()
         if self._away is not None:
-            self._away.back = self._clock()
+            self._away.back = at
 
     def _end_gap(self, event_at: float | None = None) -> None:
         """The watch did come back, if it was away; `event_at`: when an event came as the first thing then.
@@ -253,7 +253,7 @@ class Watch:
                 if response.status_code != 200:
                     self._refused(response)
                 following = True
-                self._accepted()
+                self._accepted(at)
             for line in _whole_lines(response.body):
                 self._line(line, at)
             busy += self._clock() - at

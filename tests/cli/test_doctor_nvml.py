@@ -20,6 +20,8 @@ from tests.fake_driver.nvml.machine import (
     build,
 )
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.commands import Command
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def no_clusters(state_dir: Path) -> Path:

@@ -60,6 +60,7 @@ def program(places: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return execute
 
 
+@pytest.mark.process
 def test_the_console_script_says_what_there_is(places: Path) -> None:
     script = Path(sys.executable).parent / "dra-harness"
     if not script.exists():

@@ -304,11 +304,13 @@ def as_nobody() -> list[str] | None:
     return AS_NOBODY
 
 
+@pytest.mark.process
 def test_without_root_a_cluster_is_refused(places: Path) -> None:
     message = "root: a local cluster needs root (namespaces and mounts); use sudo"
     assert_refused(run_program("up", wrapper=as_nobody()), message, places)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", ["plan ER-01", "down --all"])
 def test_what_needs_no_root_works_without(places: Path, arguments: str) -> None:
     ended = run_program(*arguments.split(), wrapper=as_nobody())

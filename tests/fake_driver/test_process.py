@@ -24,6 +24,8 @@ from tests.fake_driver.conftest import DRIVER, NODE, Rig, node_config
 from tests.fake_driver.kubelet import StubKubelet
 from tests.fake_driver.standin import ApiServerStandin
 
+pytestmark = pytest.mark.process
+
 Claims = Callable[..., dict[str, Any]]
 Spawn = Callable[[Path], "subprocess.Popen[str]"]
 

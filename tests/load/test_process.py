@@ -85,6 +85,7 @@ def test_until_waits_for_the_start() -> None:
     assert waited == [True]
 
 
+@pytest.mark.process
 def test_a_generator_without_credentials_says_why(generator: GeneratorProcess) -> None:
     """Its report says that nothing was sent, and why; never does it look like a run."""
     report = generator.report()
@@ -93,6 +94,7 @@ def test_a_generator_without_credentials_says_why(generator: GeneratorProcess) -
     assert not report.intended
 
 
+@pytest.mark.process
 def test_a_generator_that_left_no_report_shows_the_end_of_its_log(
     generator: GeneratorProcess, tmp_path: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_generator_that_left_no_report_shows_the_end_of_its_log(
         generator.report()
 
 
+@pytest.mark.process
 def test_progress_is_read_line_by_line_and_once(generator: GeneratorProcess, tmp_path: Path) -> None:
     file = tmp_path / "trial" / "progress.ndjson"
     first, second = snapshot(1), snapshot(2)
@@ -116,6 +119,7 @@ def test_progress_is_read_line_by_line_and_once(generator: GeneratorProcess, tmp
     assert [each.elapsed for each in generator.snapshots] == [1, 2]
 
 
+@pytest.mark.process
 def test_progress_of_hours_is_not_read_again_and_again(generator: GeneratorProcess, tmp_path: Path) -> None:
     file = tmp_path / "trial" / "progress.ndjson"
     file.write_text(f"{snapshot(1)}{' ' * 1_000_000}\n")
@@ -128,6 +132,7 @@ def test_progress_of_hours_is_not_read_again_and_again(generator: GeneratorProce
     assert psutil.Process().io_counters().read_chars - before < 1_000_000
 
 
+@pytest.mark.process
 def test_an_ended_generator_can_be_interrupted_and_killed(generator: GeneratorProcess) -> None:
     generator.interrupt()
     generator.kill()

@@ -12,6 +12,8 @@ from suites import checks
 from suites.catalogue import Form
 from suites.checks import Check
 
+pytestmark = pytest.mark.process
+
 IMPORTS = "import pytest\nfrom suites.marks import *\nfrom suites.marks import requirement\n"
 
 

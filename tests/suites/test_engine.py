@@ -20,6 +20,8 @@ from harness.waiting import wait_until
 from suites import checks, engine
 from tests.suites.engine_run import EXPECTED, MESSAGES, OUTCOMES, EngineRun
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> EngineRun:

@@ -25,6 +25,8 @@ from tests.load.generator.apiserver import ApiServer, serving
 from tests.load.generator.running import ALL_COMPLETED, counts, kubeconfig, orders
 from tests.support.ports import two_free_ports
 
+pytestmark = pytest.mark.process
+
 TOKEN = "a-token-that-nobody-may-see"
 LONG = [Segment(seconds=600, start=20, end=20)]
 

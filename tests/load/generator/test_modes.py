@@ -26,6 +26,8 @@ from tests.load.generator.apiserver import serving
 from tests.load.generator.certificates import Authority
 from tests.load.generator.running import ALL_COMPLETED, counts, kubeconfig, orders, start
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may go first")
 def test_it_is_scheduled_before_others(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from load.profiles.trial import Trial
 from tests.load.generator.apiserver import LEVEL, SENDER_FLOW, ApiServer, Refusal, serving
 from tests.load.generator.running import ALL_COMPLETED, POD, counts, orders, requests, start
 
+pytestmark = pytest.mark.process
+
 LONG = [Segment(seconds=600, start=20, end=20)]
 
 

@@ -46,6 +46,7 @@ def ended_by_hand(run: Run) -> None:
     assert counts(report) == {"completed": report.intended}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("options", [(), ("--processes", "2")])
 def test_its_stop_ends_the_run_with_a_report_that_says_so(tmp_path: Path, options: tuple[str, ...]) -> None:
     with running(tmp_path, *options) as (run, address):
@@ -55,6 +56,7 @@ def test_its_stop_ends_the_run_with_a_report_that_says_so(tmp_path: Path, option
         ended_by_hand(run)
 
 
+@pytest.mark.process
 def test_nobody_from_outside_reaches_it(tmp_path: Path) -> None:
     with running(tmp_path) as (run, address):
         listening = {
