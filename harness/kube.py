@@ -198,15 +198,26 @@ class KubeClient:
         return [item["metadata"] for item in items], found["metadata"].get("remainingItemCount", 0)
 
     def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        strict: bool = False,
     ) -> Object:
-        """Create an object and return it as stored."""
+        """Create an object and return it as stored.
+
+        `dry_run` stores nothing; `strict` refuses fields that the server doesn't know, and would else drop.
+        """
         metadata = obj.get("metadata", {})
         kept = not dry_run and "name" in metadata
         path = resource.path(namespace, metadata.get("name"))
         if kept:
             self.attempted.add(path)
-        query = {"dryRun": "All"} if dry_run else None
+        query = {"dryRun": "All"} if dry_run else {}
+        if strict:
+            query["fieldValidation"] = "Strict"
         stored = _object(self.request("POST", resource.path(namespace), body=obj, query=query))
         if kept and (uid := stored["metadata"].get("uid")):
             self.created[path] = uid

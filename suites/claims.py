@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clusters.driver_host import HostedDriver
 from harness.kube import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Object
 from suites.devices import allocated
 from suites.drivers import DeviceClass
@@ -37,11 +38,26 @@ def first_available(name: str, alternatives: Sequence[Object]) -> Object:
     return {"name": name, "firstAvailable": subrequests}
 
 
-def claim_manifest(name: str, requests: Sequence[Object], *constraints: Object, **metadata: Any) -> Object:
-    """A claim of some requests, under constraints such as `{"matchAttribute": ...}`."""
+def gpu_config(driver: HostedDriver, env: Mapping[str, str], *requests: str) -> Object:
+    """Configuration of a bundled driver for all requests, or for some: environment of the containers."""
+    parameters = {"apiVersion": "dra-harness.dev/v1", "kind": "GpuConfig", "env": dict(env)}
+    config: Object = {"opaque": {"driver": driver.name, "parameters": parameters}}
+    return config | {"requests": list(requests)} if requests else config
+
+
+def claim_manifest(
+    name: str,
+    requests: Sequence[Object],
+    *constraints: Object,
+    config: Sequence[Object] = (),
+    **metadata: Any,
+) -> Object:
+    """A claim of some requests, under constraints such as `{"matchAttribute": ...}`, with configuration."""
     devices: Object = {"requests": list(requests)}
     if constraints:
         devices["constraints"] = list(constraints)
+    if config:
+        devices["config"] = list(config)
     return {
         "apiVersion": RESOURCE_CLAIMS.api_version,
         "kind": "ResourceClaim",
@@ -50,20 +66,31 @@ def claim_manifest(name: str, requests: Sequence[Object], *constraints: Object, 
     }
 
 
-def create_claim(workloads: Workloads, name: str, requests: Sequence[Object], *constraints: Object) -> Object:
+def create_claim(
+    workloads: Workloads,
+    name: str,
+    requests: Sequence[Object],
+    *constraints: Object,
+    config: Sequence[Object] = (),
+) -> Object:
     """Create a claim."""
-    manifest = claim_manifest(name, requests, *constraints)
+    manifest = claim_manifest(name, requests, *constraints, config=config)
     return workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
 
 
-def create_template(workloads: Workloads, name: str, requests: Sequence[Object]) -> Object:
-    """Create a template of claims."""
-    manifest = {
+def template_manifest(name: str, requests: Sequence[Object]) -> Object:
+    """A template of claims of some requests."""
+    return {
         "apiVersion": RESOURCE_CLAIM_TEMPLATES.api_version,
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": name},
         "spec": {"spec": claim_manifest(name, requests)["spec"]},
     }
+
+
+def create_template(workloads: Workloads, name: str, requests: Sequence[Object]) -> Object:
+    """Create a template of claims."""
+    manifest = template_manifest(name, requests)
     return workloads.kube.create(RESOURCE_CLAIM_TEMPLATES, manifest, workloads.namespace)
 
 

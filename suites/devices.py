@@ -40,3 +40,11 @@ def allocated_to(claim: Object, requests: Collection[str]) -> list[str]:
     """The names of the devices allocated for some of a claim's requests, sorted."""
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
     return sorted(result["device"] for result in results if result["request"] in requests)
+
+
+def by_request(claim: Object) -> dict[str, list[str]]:
+    """The names of a claim's allocated devices, sorted, by request or `<request>/<alternative>`."""
+    found: dict[str, list[str]] = {}
+    for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
+        found.setdefault(result["request"], []).append(result["device"])
+    return {request: sorted(devices) for request, devices in found.items()}

@@ -119,8 +119,9 @@ class Drivers:
         suffix: str = "gpu",
         extended_resource: str | None = None,
         cel: str = "true",
+        config: Sequence[Object] = (),
     ) -> DeviceClass:
-        """Make a DeviceClass of a driver's devices that match `cel`.
+        """Make a DeviceClass of a driver's devices that match `cel`, with entries of `config`.
 
         `extended_resource`: its explicit name; None takes one of the check's own, "" leaves it without.
         """
@@ -130,6 +131,8 @@ class Drivers:
         manifest = driver_host.device_class(name, driver.name, extended_resource)
         if cel != "true":
             manifest["spec"]["selectors"].append({"cel": {"expression": cel}})
+        if config:
+            manifest["spec"]["config"] = list(config)
         self.create_class(manifest)
         return DeviceClass(name, extended_resource)
 

@@ -146,6 +146,9 @@ def test_what_is_created_and_replaced_is_sent_as_json(kube: KubeClient, server: 
     server.answer(201, obj)
     kube.create(PODS, obj, "ns", dry_run=True)
     assert server.last.query == {"dryRun": "All"}
+    server.answer(201, obj)
+    kube.create(PODS, obj, "ns", dry_run=True, strict=True)
+    assert server.last.query == {"dryRun": "All", "fieldValidation": "Strict"}
     server.answer(200, obj)
     kube.replace(PODS, obj, "ns", subresource="status")
     assert (server.last.method, server.last.path) == ("PUT", "/api/v1/namespaces/ns/pods/a/status")

@@ -229,6 +229,8 @@ def test_devices_of_some_of_a_claims_requests() -> None:
     assert devices.allocated_to(claim, {"a", "b"}) == ["1", "2", "3"]
     assert devices.allocated_to(claim, ["c"]) == []
     assert devices.allocated_to({}, ["a"]) == []
+    assert devices.by_request(claim) == {"a": ["1", "2"], "b": ["3"]}
+    assert devices.by_request({}) == {}
 
 
 def test_evidence_of_an_object_is_without_bookkeeping() -> None:
