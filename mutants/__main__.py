@@ -20,7 +20,16 @@ from mutants.changes import Mutant
 from suites import checks
 from suites.checks import Check
 
-AREAS = ("extended_resource", "apf", "quota", "taints", "metadata", "list_attributes", "numa")
+AREAS = (
+    "extended_resource",
+    "apf",
+    "quota",
+    "taints",
+    "metadata",
+    "list_attributes",
+    "numa",
+    "prioritized_list",
+)
 """Folders whose checks are all to be killed."""
 
 

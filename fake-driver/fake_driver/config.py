@@ -33,6 +33,8 @@ class Quirk(StrEnum):
     CONFIG_FOR_ALL_REQUESTS = "config-for-all-requests"
     REFUSES_EXTENDED_RESOURCES = "refuses-extended-resources"
     NO_REQUEST_NAMES = "no-request-names"
+    SUBREQUEST_NAMES = "subrequest-names"
+    NO_SUBREQUEST_CONFIG = "no-subrequest-config"
     GIVES_UP_ON_CLAIMS = "gives-up-on-claims"
     METADATA_DIRECT_PATH_ONLY = "metadata-direct-path-only"
     METADATA_NO_DIRECT_CLAIMS = "metadata-no-direct-claims"

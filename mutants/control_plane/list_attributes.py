@@ -14,6 +14,7 @@ _CONSTRAINTS = "list_attributes/test_constraints.py::"
 _GATES = "list_attributes/test_gates.py::"
 _SELECTORS = "list_attributes/test_selectors.py::"
 _PLACEMENT = "numa/test_placement.py::"
+_ALTERNATIVES = "prioritized_list/test_scope.py::test_only_constraints_for_the_chosen_alternative_apply"
 
 _ATTRIBUTES = "spec.devices.*.attributes.*"
 _LISTS = ("bools", "ints", "strings", "versions")
@@ -149,6 +150,8 @@ MUTANTS = (
             f"{_PLACEMENT}test_lists_of_two_drivers_meet",
             f"{_PLACEMENT}test_gpu_and_card_below_one_pcie_root",
             "NUM-06",
+            f"{_ALTERNATIVES}[the request]",
+            f"{_ALTERNATIVES}[the first alternative]",
         ),
         asks=(strip("resourceclaims", "spec.devices.constraints"),),
     ),

@@ -19,6 +19,12 @@ def uid_of(claim: dict[str, Any]) -> str:
     return str(claim["metadata"]["uid"])
 
 
+def gpu_config(*requests: str, env: dict[str, str]) -> dict[str, Any]:
+    parameters = {"apiVersion": "dra-harness.dev/v1", "kind": "GpuConfig", "env": env}
+    opaque = {"driver": DRIVER, "parameters": parameters}
+    return {"source": "FromClaim", "requests": list(requests), "opaque": opaque}
+
+
 def test_quirks_can_be_changed_while_it_runs(rig: Rig) -> None:
     rig.client.set_quirks([Quirk.SHARES_DEVICES, Quirk.KEEPS_CDI_SPECS])
     assert rig.client.status().quirks == ["keeps-cdi-specs", "shares-devices"]
@@ -96,13 +102,7 @@ def test_cdi_quirks(start: StartRig, claim: Claims) -> None:
 
 def test_config_for_all_requests(start: StartRig, claim: Claims) -> None:
     rig = start(quirks=["config-for-all-requests"])
-    parameters = {"apiVersion": "dra-harness.dev/v1", "kind": "GpuConfig", "env": {"ONLY": "a"}}
-    config = {
-        "source": "FromClaim",
-        "requests": ["a"],
-        "opaque": {"driver": DRIVER, "parameters": parameters},
-    }
-    one = claim(("a", "dev-0"), ("b", "dev-1"), config=[config])
+    one = claim(("a", "dev-0"), ("b", "dev-1"), config=[gpu_config("a", env={"ONLY": "a"})])
     rig.kubelet().prepare(one)
     (spec,) = rig.cdi_dir().glob("*_claim_*.json")
     assert spec.read_text().count("ONLY=a") == 2
@@ -126,6 +126,22 @@ def test_no_request_names(start: StartRig, claim: Claims) -> None:
         ("dev-0", []),
         ("dev-1", []),
     ]
+
+
+def test_subrequest_names(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["subrequest-names"])
+    one = claim(("a/first", "dev-0"), ("b", "dev-1"))
+    devices = rig.kubelet().prepare(one)[uid_of(one)].devices
+    assert [list(device.request_names) for device in devices] == [["a/first"], ["b"]]
+
+
+def test_no_subrequest_config(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["no-subrequest-config"])
+    config = [gpu_config("a/first", env={"FIRST": "x"}), gpu_config("a", env={"REQUEST": "x"})]
+    one = claim(("a/first", "dev-0"), config=config)
+    rig.kubelet().prepare(one)
+    (spec,) = rig.cdi_dir().glob("*_claim_*.json")
+    assert ("FIRST=x" in spec.read_text(), "REQUEST=x" in spec.read_text()) == (False, True)
 
 
 def test_gives_up_on_claims(start: StartRig, claim: Claims) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -79,8 +80,27 @@ class PreparedClaim:
         return cls(**(data | {"devices": devices}))
 
 
+Applies = Callable[[AllocatedDevice, Sequence[str]], bool]
+"""Whether configuration for some requests or alternatives, or for all if it names none, is for a device."""
+
+
+def applies(device: AllocatedDevice, requests: Sequence[str]) -> bool:
+    """Configuration is for a device if it names its request, or the alternative that was chosen."""
+    return not requests or device.request in requests or device.main_request in requests
+
+
+def applies_always(device: AllocatedDevice, requests: Sequence[str]) -> bool:
+    """A quirk: every configuration is for every device."""
+    return True
+
+
+def applies_by_request(device: AllocatedDevice, requests: Sequence[str]) -> bool:
+    """A quirk: configuration is never for an alternative."""
+    return not requests or device.main_request in requests
+
+
 def read_claim(
-    claim: dict[str, Any], ref: ClaimRef, driver: str, pool: str, *, config_for_all: bool = False
+    claim: dict[str, Any], ref: ClaimRef, driver: str, pool: str, applies: Applies = applies
 ) -> PreparedClaim:
     """Take this driver's part of an allocated claim.
 
@@ -89,7 +109,7 @@ def read_claim(
         ref: what the kubelet asked for.
         driver: the driver's name.
         pool: the node's pool; results in other pools belong to other nodes.
-        config_for_all: a quirk, apply every configuration to every request.
+        applies: which configuration is for which device.
 
     Raises:
         ClaimError: another claim has taken the name, nothing here is allocated, or a configuration is wrong.
@@ -104,7 +124,7 @@ def read_claim(
     if not allocation:
         raise ClaimError(f"ResourceClaim {ref.namespace}/{ref.name} is not allocated")
     allocated = allocation.get("devices") or {}
-    devices = _devices(allocated, driver, pool, to_all=config_for_all)
+    devices = _devices(allocated, driver, pool, applies)
     if not devices:
         raise ClaimError(
             f"ResourceClaim {ref.namespace}/{ref.name} has no device of driver {driver} in pool {pool}"
@@ -119,10 +139,10 @@ def read_claim(
     )
 
 
-def _devices(allocated: dict[str, Any], driver: str, pool: str, *, to_all: bool) -> list[AllocatedDevice]:
+def _devices(allocated: dict[str, Any], driver: str, pool: str, applies: Applies) -> list[AllocatedDevice]:
     configs = _configs(allocated.get("config") or [], driver)
     return [
-        _configured(_device(result), configs, to_all=to_all)
+        _configured(_device(result), configs, applies)
         for result in allocated.get("results") or []
         if result["driver"] == driver and result["pool"] == pool
     ]
@@ -149,10 +169,10 @@ def _configs(entries: list[dict[str, Any]], driver: str) -> list[tuple[list[str]
 
 
 def _configured(
-    device: AllocatedDevice, configs: list[tuple[list[str], GpuConfig]], *, to_all: bool
+    device: AllocatedDevice, configs: list[tuple[list[str], GpuConfig]], applies: Applies
 ) -> AllocatedDevice:
     env: dict[str, str] = {}
     for requests, config in configs:
-        if to_all or not requests or device.request in requests or device.main_request in requests:
+        if applies(device, requests):
             env |= config.environment()
     return replace(device, env=env)

@@ -15,7 +15,16 @@ from fake_driver.inventory.base import NodeInventory
 from fake_driver.kubeapi.client import RESOURCE_API, ApiClient, ApiError
 from fake_driver.node.cdi import CdiWriter
 from fake_driver.node.checkpoint import Checkpoint
-from fake_driver.node.claims import AllocatedDevice, ClaimRef, PreparedClaim, read_claim
+from fake_driver.node.claims import (
+    AllocatedDevice,
+    Applies,
+    ClaimRef,
+    PreparedClaim,
+    applies,
+    applies_always,
+    applies_by_request,
+    read_claim,
+)
 from fake_driver.node.metadata import MetadataWriter
 
 log = logging.getLogger(__name__)
@@ -131,7 +140,6 @@ class NodeState:
 
     def _fetch(self, ref: ClaimRef) -> PreparedClaim | ClaimError:
         path = f"{RESOURCE_API}/namespaces/{ref.namespace}/resourceclaims/{ref.name}"
-        everywhere = Quirk.CONFIG_FOR_ALL_REQUESTS in self._quirks
         if ref.uid in self._given_up:
             return self._given_up[ref.uid]
         try:
@@ -141,7 +149,7 @@ class NodeState:
             if special in annotations and Quirk.REFUSES_EXTENDED_RESOURCES in self._quirks:
                 return ClaimError(f"ResourceClaim {ref.namespace}/{ref.name} has no pod claim name")
             identity = self._identity
-            return read_claim(claim, ref, identity.driver, identity.pool, config_for_all=everywhere)
+            return read_claim(claim, ref, identity.driver, identity.pool, self._applies)
         except ApiError as error:
             failure = ClaimError(f"get ResourceClaim {ref.namespace}/{ref.name}: {error}")
             if Quirk.GIVES_UP_ON_CLAIMS in self._quirks:
@@ -149,6 +157,12 @@ class NodeState:
             return failure
         except ClaimError as error:
             return error
+
+    @property
+    def _applies(self) -> Applies:
+        if Quirk.CONFIG_FOR_ALL_REQUESTS in self._quirks:
+            return applies_always
+        return applies_by_request if Quirk.NO_SUBREQUEST_CONFIG in self._quirks else applies
 
     def _prepare(
         self, wanted: PreparedClaim, prepared: dict[str, PreparedClaim]
@@ -253,10 +267,13 @@ class NodeState:
             name = device.device
             if again and Quirk.PREPARE_MOVES_DEVICE in self._quirks:
                 name += "-moved"
-            # Without names the kubelet gives the device to every request of the claim.
-            requests = () if Quirk.NO_REQUEST_NAMES in self._quirks else (device.main_request,)
-            answers.append(DeviceAnswer(requests, device.pool, name, tuple(ids), device.share_id))
+            answers.append(DeviceAnswer(self._names(device), device.pool, name, tuple(ids), device.share_id))
         return answers
+
+    def _names(self, device: AllocatedDevice) -> tuple[str, ...]:
+        if Quirk.NO_REQUEST_NAMES in self._quirks:
+            return ()  # the kubelet gives the device to every request of the claim
+        return (device.request if Quirk.SUBREQUEST_NAMES in self._quirks else device.main_request,)
 
 
 def _held(claim: PreparedClaim) -> list[tuple[str, str, str, str | None]]:

@@ -1,0 +1,1 @@
+"""Area prioritized-list: requests with alternatives (KEP-4816)."""
