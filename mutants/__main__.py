@@ -29,6 +29,7 @@ AREAS = (
     "list_attributes",
     "numa",
     "prioritized_list",
+    "core",
 )
 """Folders whose checks are all to be killed."""
 

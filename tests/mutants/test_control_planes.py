@@ -91,3 +91,16 @@ def test_rejections_rise_with_each_reading(mutant: Mutant) -> None:
     assert counts[1] == counts[0] + 1
     for component, path in ((API, "/logs"), ("kube-scheduler", "/metrics")):
         assert mutant.answer_text(Request("GET", component, path), "up 1\n") == "up 1\n"
+
+
+@pytest.mark.parametrize("mutant", ["errors-are-no-match"], indirect=True)
+def test_selectors_are_guarded(mutant: Mutant) -> None:
+    def claim(expression: str) -> Object:
+        selectors = [{"cel": {"expression": expression}}]
+        return {"spec": {"devices": {"requests": [{"exactly": {"selectors": selectors}}]}}}
+
+    attributes = 'device.attributes["a.b"]'
+    guarded = f'"kind" in {attributes} && {attributes}.kind == "x"'
+    assert written(mutant, "resourceclaims", claim(f'{attributes}.kind == "x"')) == claim(guarded)
+    other = claim('device.driver == "a.b"')
+    assert written(mutant, "resourceclaims", other) == other
