@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clusters.driver_host import HostedDriver
+from clusters.interface import Node
 from harness.kube import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Object
 from suites.devices import allocated
 from suites.drivers import DeviceClass
@@ -124,3 +125,22 @@ def get_claim(workloads: Workloads, name: str) -> Object:
 def allocated_to(workloads: Workloads, name: str) -> list[str]:
     """The devices of a claim, sorted."""
     return allocated(get_claim(workloads, name))
+
+
+def allocate(
+    workloads: Workloads, claim: Object, driver: HostedDriver, node: Node, device: str = "gpu-0"
+) -> None:
+    """Write an allocation into a claim of one request, as the scheduler would, whoever has the device."""
+    result = {
+        "request": claim["spec"]["devices"]["requests"][0]["name"],
+        "driver": driver.name,
+        "pool": node.name,
+        "device": device,
+    }
+    workloads.kube.patch(
+        RESOURCE_CLAIMS,
+        claim["metadata"]["name"],
+        {"status": {"allocation": {"devices": {"results": [result]}}}},
+        workloads.namespace,
+        subresource="status",
+    )

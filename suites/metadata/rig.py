@@ -8,30 +8,13 @@ from typing import Any
 
 from clusters.driver_host import HostedDriver
 from clusters.interface import Node
-from harness.kube import RESOURCE_CLAIMS, Object
+from harness.kube import Object
 from suites.workload import Workloads
 
 DIRECTORY = "/var/run/kubernetes.io/dra-device-attributes"
 """Where a container finds metadata; see k8s.io/dynamic-resource-allocation/api/metadata."""
 HOST_FOLDER = "dra-device-metadata"
 """Where a driver has it on the host, in its own folder."""
-
-
-def allocate(workloads: Workloads, claim: Object, driver: HostedDriver, node: Node) -> None:
-    """Write an allocation into a claim of one request, as the scheduler would: the driver's `gpu-0`."""
-    result = {
-        "request": claim["spec"]["devices"]["requests"][0]["name"],
-        "driver": driver.name,
-        "pool": node.name,
-        "device": "gpu-0",
-    }
-    workloads.kube.patch(
-        RESOURCE_CLAIMS,
-        claim["metadata"]["name"],
-        {"status": {"allocation": {"devices": {"results": [result]}}}},
-        workloads.namespace,
-        subresource="status",
-    )
 
 
 def results(claim: Object, driver: str = "") -> list[tuple[str, str, str]]:

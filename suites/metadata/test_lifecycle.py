@@ -13,13 +13,14 @@ from clusters.interface import Cluster, Node
 from clusters.node_files import NodeFiles
 from harness.kube import PODS, Object
 from harness.waiting import NotYet, wait_until
-from suites.claims import create_claim, create_template, from_template, pod_with_claim, request
+from suites import calls
+from suites.claims import allocate, create_claim, create_template, from_template, pod_with_claim, request
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
+from suites.kubelet import Kubelet
 from suites.marks import exclusive, requirement
 from suites.metadata import rig, stream
-from suites.metadata.kubelet import Kubelet
 from suites.workload import Container, Workloads, pod_manifest
 
 _MOUNTS = "/proc/self/mountinfo"
@@ -210,7 +211,7 @@ def test_no_pod_without_its_metadata(
     obstacle = obstruct(what, node, driver, claim)
 
     workloads.create(pod_with_claim("pod", "a-claim"))
-    error = _first_answer(driver, claim["metadata"]["uid"])
+    error = calls.error_of(calls.wait_ended(driver, calls.PREPARE, claim)[0], claim)
     evidence("the driver's answer", error or "no error")
     expect("preparing fails when the metadata can't be written", error, "an answer without an error")
     event = workloads.wait_event("pod", "NodePrepareResources")
@@ -227,19 +228,6 @@ def test_no_pod_without_its_metadata(
     expect_equal("files once they can be written", found, [rig.direct_path("a-claim", "one", driver.name)])
 
 
-def _first_answer(driver: HostedDriver, uid: str) -> str:
-    """The error in the driver's answer to the first NodePrepareResources for a claim; empty without one."""
-
-    def answered() -> list[str]:
-        calls = driver.client.calls(method="NodePrepareResources", claim_uid=uid)
-        if not calls or calls[0].seconds is None:
-            raise NotYet(calls)
-        answer = (calls[0].response or {}).get("claims", {}).get(uid, {})
-        return [calls[0].error or answer.get("error", "")]
-
-    return wait_until(answered, 60, "the driver to answer")[0]
-
-
 @requirement("MD-14")
 @exclusive
 def test_what_metadata_costs(
@@ -253,7 +241,7 @@ def test_what_metadata_costs(
     node = cluster.nodes[0]
     driver = drivers.start(nodes=[node])
     claim = create_claim(workloads, "a-claim", [request("one", drivers.device_class(driver))])
-    rig.allocate(workloads, claim, driver, node)
+    allocate(workloads, claim, driver, node)
 
     with Kubelet(driver, node) as kubelet:
         for _ in range(100):
@@ -262,11 +250,10 @@ def test_what_metadata_costs(
                 kubelet.prepare(claim)
                 kubelet.unprepare(claim)
 
-    calls = driver.client.calls(method="NodePrepareResources")
-    answers = [(call.response or {})["claims"][claim["metadata"]["uid"]] for call in calls]
-    identifiers = [answer["devices"][0]["cdi_device_ids"] for answer in answers]
+    prepared = calls.about(driver, calls.PREPARE, claim)
+    identifiers = [calls.cdi_ids_of(call, claim) for call in prepared]
     expect_equal("CDI names in the answers", [len(ids) for ids in identifiers], [1, 2] * 100)
-    without, with_it = (_milliseconds(calls[first::2]) for first in (0, 1))
+    without, with_it = (_milliseconds(prepared[first::2]) for first in (0, 1))
     evidence("prepare with metadata, ms", with_it)
     evidence("prepare without metadata, ms", without)
     evidence("added at p99, ms", round(with_it["p99"] - without["p99"], 2))

@@ -10,7 +10,7 @@ from clusters.driver_pods import PodDriver, serving_in_pods
 from harness.connection import Connection
 from harness.errors import EnvironmentBlocked
 from harness.kube import RESOURCE_SLICES, KubeClient
-from suites.metadata.kubelet import Kubelet
+from suites.kubelet import Kubelet
 from tests.support.paper import NODE, paper_cluster
 
 
