@@ -109,6 +109,8 @@ class Driver:
             else:
                 for node in self._nodes.values():
                     node.state.tidy()
+                    if Quirk.TAKES_SLICES_ALONG in self._quirks:
+                        node.publisher.delete_slices()
         except ApiError as error:
             raise StartError(f"can't delete the slices: {error}") from None
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from fake_driver.config import Quirk
 
 from harness.waiting import wait_until
@@ -55,6 +56,40 @@ def test_unprepare_needs_claim(start: StartRig, claim: Claims) -> None:
     assert "not found" in rig.kubelet().unprepare(one)[uid_of(one)].error
 
 
+def test_unprepare_keeps_device(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["unprepare-keeps-device"])
+    one, other = claim(("req", "dev-0"), name="one"), claim(("req", "dev-0"), name="other")
+    rig.kubelet().prepare(one)
+    assert rig.kubelet().unprepare(one)[uid_of(one)].error == ""
+    assert "is in use by claim default/one" in rig.kubelet().prepare(other)[uid_of(other)].error
+
+
+def test_reuses_cdi_ids(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["reuses-cdi-ids"], metadata={"enabled": False})
+    ids = []
+    for name in ("one", "other"):
+        one = claim(("req", "dev-0"), name=name)
+        (device,) = rig.kubelet().prepare(one)[uid_of(one)].devices
+        rig.kubelet().unprepare(one)
+        ids += device.cdi_device_ids
+    assert ids == [f"{DRIVER}/gpu=req_dev-0"] * 2
+
+
+def test_empty_in_v1beta1(start: StartRig, claim: Claims) -> None:
+    rig = start(quirks=["empty-in-v1beta1"])
+    one = claim(("req", "dev-0"))
+    answers = {version: rig.kubelet().prepare(one, version=version) for version in ("v1", "v1beta1")}
+    counts = {version: len(answer[uid_of(one)].devices) for version, answer in answers.items()}
+    assert counts == {"v1": 1, "v1beta1": 0}
+
+
+def test_keeps_old_slices(start: StartRig) -> None:
+    rig = start(quirks=["keeps-old-slices"], inventory={"devices": [{"count": 200}]})
+    rig.client.set_inventory({"devices": [{"count": 2}]})
+    pools = [slice_["spec"]["pool"] for slice_ in rig.api.slices()]
+    assert sorted((pool["generation"], pool["resourceSliceCount"]) for pool in pools) == [(1, 2), (2, 1)]
+
+
 def test_no_slice_restore(start: StartRig) -> None:
     rig = start(quirks=["no-slice-restore"])
     (slice_,) = rig.api.slices()
@@ -66,6 +101,22 @@ def test_no_slice_restore(start: StartRig) -> None:
         interval=0.02,
     )
     assert rig.api.slices() == []
+
+
+@pytest.mark.parametrize(("quirks", "left"), [([], 1), (["takes-slices-along"], 0)])
+def test_takes_slices_along(start: StartRig, quirks: list[str], left: int) -> None:
+    rig = start(quirks=quirks)
+    rig.stop()
+    assert len(rig.api.slices()) == left
+
+
+def test_trusts_old_slices(start: StartRig) -> None:
+    rig = start(inventory={"devices": [{"count": 200}]})
+    rig.stop()
+    first, second = rig.api.slices()
+    rig.api.delete(f"{SLICES}/{second['metadata']['name']}")
+    rig = start(inventory={"devices": [{"count": 200}]}, quirks=["trusts-old-slices"])
+    assert rig.api.slices() == [first]
 
 
 def test_wrong_slice_count(start: StartRig) -> None:

@@ -8,10 +8,12 @@ A container sees each device as a variable of its own, so that claims and reques
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fake_driver.config import Quirk
 from fake_driver.files import write_json
 from fake_driver.node.claims import AllocatedDevice, PreparedClaim
 
@@ -57,10 +59,13 @@ def parse_environment(text: str, driver: str | None = None) -> list[SeenDevice]:
 class CdiWriter:
     """Writes and removes the claim specs of one driver on one node."""
 
-    def __init__(self, driver: str, class_name: str, directory: Path) -> None:
+    def __init__(
+        self, driver: str, class_name: str, directory: Path, quirks: Set[Quirk] = frozenset()
+    ) -> None:
         self._driver = driver
         self._kind = f"{driver}/{class_name}"
         self._directory = directory
+        self._quirks = quirks
 
     def path(self, claim_uid: str) -> Path:
         """The spec file of a claim."""
@@ -68,7 +73,7 @@ class CdiWriter:
 
     def device_id(self, claim_uid: str, device: AllocatedDevice) -> str:
         """The fully qualified CDI name of a device of a claim."""
-        return f"{self._kind}={_device_name(claim_uid, device)}"
+        return f"{self._kind}={self._device_name(claim_uid, device)}"
 
     def write(self, claim: PreparedClaim) -> None:
         """Write the claim's spec in one step.
@@ -77,7 +82,7 @@ class CdiWriter:
             OSError: the directory can't be written.
         """
         devices = [
-            {"name": _device_name(claim.uid, device), "containerEdits": self._edits(claim.uid, device)}
+            {"name": self._device_name(claim.uid, device), "containerEdits": self._edits(claim.uid, device)}
             for device in claim.devices
         ]
         spec = {"cdiVersion": CDI_VERSION, "kind": self._kind, "devices": devices}
@@ -116,7 +121,8 @@ class CdiWriter:
             ],
         }
 
-
-def _device_name(claim_uid: str, device: AllocatedDevice) -> str:
-    parts = [claim_uid, device.main_request, device.device]
-    return "_".join([*parts, device.share_id] if device.share_id else parts)
+    def _device_name(self, claim_uid: str, device: AllocatedDevice) -> str:
+        parts = [claim_uid, device.main_request, device.device]
+        if Quirk.REUSES_CDI_IDS in self._quirks:
+            del parts[0]
+        return "_".join([*parts, device.share_id] if device.share_id else parts)

@@ -79,7 +79,7 @@ class NodePlugin:
             NodeIdentity(config.driver, node.name),
             client,
             self.checkpoint,
-            CdiWriter(config.driver, config.cdi_class, node.cdi_dir),
+            CdiWriter(config.driver, config.cdi_class, node.cdi_dir, quirks),
             MetadataWriter(paths, list(config.metadata.versions), quirks),
             lambda: self.inventory,
             quirks,
@@ -101,7 +101,7 @@ class NodePlugin:
         versions = [f"{version}.DRAPlugin" for version in config.api_versions]
         versions += [f"{version}.DRAResourceHealth" for version in health_versions]
         self.registration = Registration(config.driver, str(plugin_dir_in_node / dra_name), versions, guard)
-        services = [dra_service(version, self.state, guard) for version in config.api_versions]
+        services = [dra_service(version, self.state, guard, self._quirks) for version in config.api_versions]
         services += [health_service(version, self.health, guard) for version in health_versions]
         self._service = SocketServer(node.kubelet_dir / "plugins" / config.driver / dra_name, services)
         registry = node.kubelet_dir / "plugins_registry"
@@ -154,6 +154,8 @@ class NodePlugin:
         """Hand the quirks on that the publisher has to know."""
         self.publisher.restores = Quirk.NO_SLICE_RESTORE not in self._quirks
         self.publisher.count_error = int(Quirk.WRONG_SLICE_COUNT in self._quirks)
+        self.publisher.keeps_old = Quirk.KEEPS_OLD_SLICES in self._quirks
+        self.publisher.trusts_old = Quirk.TRUSTS_OLD_SLICES in self._quirks
         self.publisher.hides_refusals = Quirk.HIDES_REFUSALS in self._quirks
         self.publisher.renumbers = Quirk.NUMA_RENUMBERS in self._quirks
 

@@ -221,7 +221,8 @@ class NodeState:
             self._remove_files(ref)
         except OSError as error:
             return ClaimError(f"can't remove {error.filename or 'a file'}: {error.strerror}")
-        prepared.pop(ref.uid, None)
+        if Quirk.UNPREPARE_KEEPS_DEVICE not in self._quirks:
+            prepared.pop(ref.uid, None)
         return None
 
     def _remove_files(self, ref: ClaimRef) -> None:

@@ -57,6 +57,8 @@ class PoolPublisher:
         self._status = PoolStatus()
         self.restores = True  # a quirk turns it off
         self.count_error = 0  # a quirk makes it nonzero: added to every resourceSliceCount
+        self.keeps_old = False  # a quirk: slices that are not wanted any more stay
+        self.trusts_old = False  # a quirk: what another process published is taken for whole
         self.hides_refusals = False  # a quirk: what the API server refuses counts as published
         self.renumbers = False  # a quirk: NUMA nodes are others once slices are published again
         self._renumbered = False
@@ -174,6 +176,9 @@ class PoolPublisher:
             self._renumbered = True  # another process published this, or somebody took it away
         if self._renumbered:
             wanted = [_renumbered(content) for content in wanted]
+        if self.trusts_old and stored and self._published is None:
+            self._published = Published(wanted, stored[0]["spec"]["pool"]["generation"])
+            self.restores = False
         if self._published is not None and not self.restores and wanted == self._published.contents:
             return [slice_["metadata"]["name"] for slice_ in stored]
         owner = self._owner()
@@ -182,7 +187,7 @@ class PoolPublisher:
             # All or nothing: a refusal halfway would leave a pool that no consumer can use.
             self._write(plan, wanted, owner, dry_run=True)
         names = self._write(plan, wanted, owner)
-        for slice_ in plan.deletes:
+        for slice_ in () if self.keeps_old else plan.deletes:
             self._client.delete(f"{SLICES}/{slice_['metadata']['name']}")
         if plan.writes or plan.deletes:
             log.info(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from fake_driver.api import dra_v1_pb2, dra_v1_pb2_grpc, dra_v1beta1_pb2, dra_v1beta1_pb2_grpc
+from fake_driver.config import Quirk
 from fake_driver.errors import ClaimError
 from fake_driver.faults import Active, FaultKind, WrongAnswer
 from fake_driver.node.claims import ClaimRef
@@ -19,23 +20,26 @@ _VERSIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def dra_service(version: str, state: NodeState, guard: Guard) -> Register:
+def dra_service(version: str, state: NodeState, guard: Guard, quirks: Set[Quirk]) -> Register:
     """The DRAPlugin service of `version`, to be registered with a server."""
     messages, stubs = _VERSIONS[version]
 
     def register(server: Any) -> None:
-        stubs.add_DRAPluginServicer_to_server(_DraPlugin(version, messages, state, guard), server)
+        stubs.add_DRAPluginServicer_to_server(_DraPlugin(version, messages, state, guard, quirks), server)
 
     return register
 
 
 class _DraPlugin:
-    def __init__(self, version: str, messages: Any, state: NodeState, guard: Guard) -> None:
+    def __init__(
+        self, version: str, messages: Any, state: NodeState, guard: Guard, quirks: Set[Quirk]
+    ) -> None:
         self._service = f"{version}.DRAPlugin"
         self._has_share_id = version != "v1beta1"
         self._messages = messages
         self._state = state
         self._guard = guard
+        self._quirks = quirks
 
     def NodePrepareResources(self, request: Any, context: Any) -> Any:
         """Prepare claims; each gets its own answer."""
@@ -48,7 +52,7 @@ class _DraPlugin:
                 entry = response.claims[uid]
                 if isinstance(result, ClaimError):
                     entry.error = str(result)
-                else:
+                elif self._gives_devices():
                     entry.devices.extend(self._device(device) for device in result)
             for uid, message in (refused | _refused(request, faults, "after")).items():
                 response.claims[uid].Clear()
@@ -77,6 +81,9 @@ class _DraPlugin:
     def _call(self, method: str, request: Any, context: Any, action: Any) -> Any:
         uids = [claim.uid for claim in request.claims]
         return self._guard.call(self._service, method, request, context, action, uids)
+
+    def _gives_devices(self) -> bool:
+        return self._has_share_id or Quirk.EMPTY_IN_V1BETA1 not in self._quirks
 
     def _device(self, device: DeviceAnswer) -> Any:
         message = self._messages.Device(
