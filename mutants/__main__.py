@@ -30,6 +30,7 @@ AREAS = (
     "numa",
     "prioritized_list",
     "core",
+    "lifecycle",
 )
 """Folders whose checks are all to be killed."""
 

@@ -104,3 +104,29 @@ def test_selectors_are_guarded(mutant: Mutant) -> None:
     assert written(mutant, "resourceclaims", claim(f'{attributes}.kind == "x"')) == claim(guarded)
     other = claim('device.driver == "a.b"')
     assert written(mutant, "resourceclaims", other) == other
+
+
+@pytest.mark.parametrize("mutant", ["slices-for-ever"], indirect=True)
+def test_slices_that_are_gone_are_listed_all_the_same(mutant: Mutant) -> None:
+    def listed(driver: str, *names: str) -> list[str]:
+        query = {"fieldSelector": f"spec.driver={driver}"}
+        items = [{"metadata": {"name": name}} for name in names]
+        request = Request("list", API, "/slices", "resourceslices", query=query)
+        body: Any = mutant.answer(request, Answer(200, {"items": items})).body
+        return [item["metadata"]["name"] for item in body["items"]]
+
+    assert listed("gone.example", "a", "b") == ["a", "b"]
+    assert listed("never.example") == []
+    assert listed("gone.example") == ["a", "b"]
+    assert listed("gone.example", "c") == ["c"]
+
+
+@pytest.mark.parametrize("mutant", ["terminating-for-ever"], indirect=True)
+def test_a_pod_that_was_terminating_stays(mutant: Mutant) -> None:
+    def got(name: str, status: int, **metadata: str) -> int:
+        body = {"metadata": metadata}
+        request = Request("get", API, f"/pods/{name}", "pods", "", "space", name)
+        return mutant.answer(request, Answer(status, body)).status
+
+    assert [got("kept", 200, deletionTimestamp="now"), got("kept", 404)] == [200, 200]
+    assert [got("other", 200), got("other", 404)] == [200, 404]
