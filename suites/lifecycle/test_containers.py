@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.kube import RESOURCE_CLAIMS, Object
 from suites import calls
-from suites.claims import claim_manifest, from_claim, get_claim, request
+from suites.claims import create_claim, from_claim, get_claim, gpu_config, request
 from suites.devices import allocated_to, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
@@ -17,21 +16,13 @@ _CONFIGS = {"CONFIG_OF_ONE": ["one"], "CONFIG_OF_TWO": ["two"], "CONFIG_OF_ALL":
 """A variable that a configuration sets -> the requests that it is for; none means all."""
 
 
-def _config(driver: str, variable: str, requests: list[str]) -> Object:
-    parameters = {"apiVersion": "dra-harness.dev/v1", "kind": "GpuConfig", "env": {variable: "set"}}
-    return {"requests": requests, "opaque": {"driver": driver, "parameters": parameters}}
-
-
 @requirement("LIF-14")
 def test_what_each_container_is_given(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """Two requests, with a configuration for each and one for both: each container has what it refers to."""
     bench = Bench(drivers, workloads, devices=3)
     requests = [request(name, bench.device_class, count=count) for name, count in (("one", 1), ("two", 2))]
-    manifest = claim_manifest("a-claim", requests)
-    manifest["spec"]["devices"]["config"] = [
-        _config(bench.driver.name, variable, of) for variable, of in _CONFIGS.items()
-    ]
-    workloads.kube.create(RESOURCE_CLAIMS, manifest, workloads.namespace)
+    config = [gpu_config(bench.driver, {variable: "set"}, *of) for variable, of in _CONFIGS.items()]
+    create_claim(workloads, "a-claim", requests, config=config)
     uses = {"init": ["one"], "first": ["one"], "second": ["two"], "both": ["one", "two"], "none": []}
     references = {name: [f"gpu/{each}" for each in used] for name, used in uses.items()}
     references["both"] = ["gpu"]

@@ -70,8 +70,8 @@ def test_unpreparing_succeeds_whatever_the_claim_is(
 
 
 def _never_seen(bench: Bench, workloads: Workloads) -> Object:
-    metadata = {"namespace": workloads.namespace, "uid": str(uuid.uuid4())}
-    return claim_manifest("never-seen", [request("device", bench.device_class)], **metadata)
+    requests = [request("device", bench.device_class)]
+    return claim_manifest("never-seen", requests, namespace=workloads.namespace, uid=str(uuid.uuid4()))
 
 
 def _wait_claim_gone(workloads: Workloads, claim: Object) -> None:
