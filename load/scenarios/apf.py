@@ -6,6 +6,7 @@ on. The first trial is the control arm, with nobody squeezed.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,10 +83,12 @@ class ApfSweep(ScenarioSpec):
     aggressed: tuple[Victim, ...] = ()
     """Victims that get one more arm each: the fewest shares, the first response, and the aggressor."""
     shut: tuple[Victim, ...] = ()
-    """Victims that get an arm in which no request of theirs gets through at all."""
-    shut_seconds: float = pydantic.Field(default=16.0, gt=0)
-    """How long that lasts, at the least. Clients repeat a rejected request ten times, and wait up to 32 s
-    before each: it takes minutes until one gives up."""
+    """Victims that get an arm in which no claim that they make gets through, until they give up."""
+    shut_seconds: float = pydantic.Field(default=40.0, gt=0)
+    """How long that lasts, at the least. Clients repeat a rejected request ten times."""
+    shut_rate: float = pydantic.Field(default=0.5, gt=0)
+    """Pods/s of these arms. The more requests a level rejects, the longer it asks clients to wait before each
+    try, from 1 s to 32 s: so few are given up after ten seconds."""
     aggressor_threads: int = pydantic.Field(default=4, ge=1, le=64)
     squeezed: float = pydantic.Field(default=10.0, gt=0)
     """Seconds that the squeeze lasts."""
@@ -158,7 +161,9 @@ class _Sweep(BaseScenario):
         for name, setting in self._settings.items():
             if self.ground.plan.arms and name not in self.ground.plan.arms:
                 continue
-            arm = main.again(name, phases=phases if setting.shares else longer)
+            arm = main.again(name, phases=phases)
+            if not setting.shares:
+                arm = dataclasses.replace(main.again(name, phases=longer), rate=self._spec.shut_rate)
             trials.append(self._on_real_nodes(arm) if setting.victim is Victim.KUBELET else arm)
         return trials
 
@@ -251,6 +256,7 @@ class _Sweep(BaseScenario):
                     (setting.shares, self._starved(by_setting[name]))
                     for name, setting in self._settings.items()
                     if name in by_setting
+                    and setting.shares
                     and (setting.victim, setting.response, setting.aggressor) == (victim, response, False)
                 ]
                 if tried:

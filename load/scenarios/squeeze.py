@@ -46,6 +46,14 @@ USERS = {
 }
 """The claim controller has a user of its own where the controller manager uses service accounts."""
 
+EVERYTHING: Mapping[str, list[str]] = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+MAKING_CLAIMS: Mapping[str, list[str]] = {
+    "verbs": ["create"],
+    "apiGroups": ["resource.k8s.io"],
+    "resources": ["resourceclaims"],
+}
+"""Requests, as a FlowSchema's rule names them."""
+
 _QUEUING = {
     Response.SHORT_QUEUE: {"queues": 1, "queueLengthLimit": 5, "handSize": 1},
     Response.LONG_QUEUES: {"queues": 64, "queueLengthLimit": 50, "handSize": 6},
@@ -78,13 +86,12 @@ def schema(
     namespaces: Sequence[str],
     labels: Mapping[str, str],
     *more: Object,
+    requests: Mapping[str, list[str]] = EVERYTHING,
 ) -> Object:
-    """A FlowSchema for all that these users do in these namespaces; `more` are further rules."""
+    """A FlowSchema for such requests of these users in these namespaces; `more` are further rules."""
     rule = {
         "subjects": [{"kind": "User", "user": {"name": user}} for user in users],
-        "resourceRules": [
-            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": list(namespaces)}
-        ],
+        "resourceRules": [{**requests, "namespaces": list(namespaces)}],
     }
     return {
         "apiVersion": FLOW_SCHEMAS.api_version,
@@ -113,7 +120,11 @@ class Place:
 
 
 class Squeeze:
-    """One victim in one level, for as long as it is on."""
+    """One victim in one level, for as long as it is on.
+
+    With an `occupant`, who has the level's one place, it is shut for the claims that the victim makes; all
+    else that the victim does isn't touched.
+    """
 
     def __init__(
         self, place: Place, victim: Victim, users: Sequence[str], *, occupant: Occupant | None = None
@@ -143,11 +154,16 @@ class Squeeze:
             self._sender_level = stored["spec"]["priorityLevelConfiguration"]["name"]
             self._point(place.name)
         else:
-            rules = [self._occupant.rule()] if self._occupant else []
-            made = schema(place.name, place.name, self._users, place.namespaces, place.labels, *rules)
-            kube.create(FLOW_SCHEMAS, made)
+            kube.create(FLOW_SCHEMAS, self._schema())
         if self._occupant:
             self._occupant.start()
+
+    def _schema(self) -> Object:
+        place = self._place
+        names = (place.name, place.name, self._users, place.namespaces, place.labels)
+        if self._occupant is None:
+            return schema(*names)
+        return schema(*names, self._occupant.rule(), requests=MAKING_CLAIMS)
 
     def off(self) -> None:
         """Give the victim its own place back. The level stays, so that its counters can be read."""

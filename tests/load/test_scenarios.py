@@ -243,6 +243,18 @@ class TestSweep:
 
         assert len(arms) == 1 + 4 * 3 * 3 + 3 + 2
 
+    def test_few_pods_come_where_no_claim_is_made(self) -> None:
+        """With more of them the server would ask clients to wait too long for any to give up."""
+        sweep = cast(Any, plan("apf-starve").scenario.make())
+        sweep.ground = SimpleNamespace(plan=plan("apf-starve"))
+
+        trials = {trial.name: trial for trial in sweep.trials()}
+
+        shut, other = trials["scheduler-shut"], trials["scheduler-reject-1"]
+        assert (shut.rate, other.rate) == (0.5, 20)
+        assert shut.phases[0][1] > 11 > other.phases[0][1], "eleven tries, a second apart"
+        assert shut.seconds == sum(seconds for _, seconds in shut.phases)
+
     @pytest.mark.parametrize(
         ("tried", "words"),
         [
@@ -271,6 +283,18 @@ class TestSweep:
         assert rule["resourceRules"][0]["namespaces"] == ["mine"]
         assert "clusterScope" not in rule["resourceRules"][0]
         assert made["spec"]["matchingPrecedence"] < 800, "before the components' own"
+
+    def test_a_schema_can_be_for_the_making_of_claims_alone(self) -> None:
+        made = squeeze.schema("n", "n", ["u"], ["mine"], {}, requests=squeeze.MAKING_CLAIMS)
+
+        assert made["spec"]["rules"][0]["resourceRules"] == [
+            {
+                "verbs": ["create"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourceclaims"],
+                "namespaces": ["mine"],
+            }
+        ]
 
     def test_events_name_the_pods_whose_claims_were_rejected(self) -> None:
         def event(reason: str, message: str, pod: str) -> Object:
