@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from fake_driver.control.server import ControlServer
 
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit code (0, 1 for a failed start, 2 for bad input)."""
+    """Run the command; returns its exit code (0, 1 for a failed start, 2 for bad input).
+
+    Signals that end it wait until the start is done. The first process of a container would ignore one that
+    it has no handler for yet, and one that the kernel gives to another thread would not wake this one
+    (https://docs.python.org/3/library/signal.html#signals-and-threads): threads inherit that they wait.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     parser = argparse.ArgumentParser(prog="fake-driver", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, help_ in (
@@ -47,12 +56,11 @@ def _serve(path: Path) -> None:
     _log_to(config.log_file)
     driver = Driver(config, path)
     control = ControlServer(config.control, operations(driver), (ControlError, StartError))
-    _stop_on_signal(driver.stopping)
     try:
         control.start()
         driver.start()
         _say_ready(control, driver=config.driver, nodes=[node.name for node in config.nodes])
-        driver.stopping.wait()
+        _wait(driver.stopping)
     finally:
         driver.stop()
         control.stop()
@@ -67,12 +75,11 @@ def _device_plugin(path: Path) -> None:
     _log_to(config.log_file)
     plugins = DevicePlugins(config)
     control = ControlServer(config.control, operations(plugins), (plugins.Refused,))
-    _stop_on_signal(plugins.stopping)
     try:
         control.start()
         plugins.start()
         _say_ready(control, resource=config.resource, nodes=[node.name for node in config.nodes])
-        plugins.stopping.wait()
+        _wait(plugins.stopping)
     finally:
         plugins.stop()
         control.stop()
@@ -85,9 +92,12 @@ def _say_ready(control: ControlServer, **facts: Any) -> None:
     print(json.dumps({"ready": True, **facts}), flush=True)  # noqa: T201
 
 
-def _stop_on_signal(stopping: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+def _wait(stopping: threading.Event) -> None:
+    """Wait for the end, by request or by a signal, which only this thread gets."""
+    for number in _ENDING:
         signal.signal(number, lambda *_: stopping.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    stopping.wait()
 
 
 def _log_to(path: Path | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,19 @@ def spawn() -> Iterator[Spawn]:
         yield start
 
 
+@pytest.fixture
+def plugin_config(tmp_path: Path) -> Path:
+    """The configuration of a device plugin for one node."""
+    config = tmp_path / "plugin.yaml"
+    settings = {
+        "resource": "example.com/x",
+        "nodes": [{"name": "n", "kubeletDir": str(tmp_path / "kubelet")}],
+        "control": {"socket": str(tmp_path / "plugin.sock")},
+    }
+    config.write_text(yaml.safe_dump(settings))
+    return config
+
+
 def first_line(process: subprocess.Popen[str]) -> Any:
     assert process.stdout
     ready, _, _ = select.select([process.stdout], [], [], 20)
@@ -69,6 +83,28 @@ def test_ready_line_then_graceful_end(
     assert len(api.slices()) == 1
     assert list((tmp_path / NODE / "kubelet" / "plugins_registry").iterdir()) == []
     assert not (tmp_path / "control.sock").exists()
+
+
+@pytest.mark.parametrize("command", ["serve", "device-plugin"])
+def test_the_thread_that_waits_gets_the_signals(
+    write_config: Callable[..., Path], plugin_config: Path, spawn: Any, command: str
+) -> None:
+    """One that another thread got would wake nobody."""
+    process = spawn(write_config() if command == "serve" else plugin_config, command)
+    first_line(process)
+
+    def takes_it(thread: Path) -> bool:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            (blocked,) = re.findall(r"^SigBlk:\s*(\w+)$", (thread / "status").read_text(), re.MULTILINE)
+            return not int(blocked, 16) & 1 << (signal.SIGTERM - 1)
+        return False
+
+    def taking() -> list[str]:
+        threads = list(Path(f"/proc/{process.pid}/task").iterdir())
+        assert len(threads) > 3
+        return [thread.name for thread in threads if takes_it(thread)]
+
+    wait_until(lambda: taking() == [str(process.pid)], 60, "the main thread to wait for signals")
 
 
 def test_running_calls_are_finished_on_stop(
@@ -211,15 +247,8 @@ def test_two_instances_share_their_claims(start: Callable[..., Rig], claim: Clai
     assert kubelet.prepare(second, socket="dra-new.sock")[uids[1]].error == ""
 
 
-def test_device_plugin_process(tmp_path: Path, spawn: Any) -> None:
-    config = tmp_path / "plugin.yaml"
-    settings = {
-        "resource": "example.com/x",
-        "nodes": [{"name": "n", "kubeletDir": str(tmp_path / "kubelet")}],
-        "control": {"socket": str(tmp_path / "plugin.sock")},
-    }
-    config.write_text(yaml.safe_dump(settings))
-    process = spawn(config, "device-plugin")
+def test_device_plugin_process(tmp_path: Path, plugin_config: Path, spawn: Any) -> None:
+    process = spawn(plugin_config, "device-plugin")
     assert first_line(process) == {"ready": True, "resource": "example.com/x", "nodes": ["n"]}
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
