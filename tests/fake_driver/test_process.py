@@ -93,18 +93,32 @@ def test_the_thread_that_waits_gets_the_signals(
     process = spawn(write_config() if command == "serve" else plugin_config, command)
     first_line(process)
 
-    def takes_it(thread: Path) -> bool:
-        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            (blocked,) = re.findall(r"^SigBlk:\s*(\w+)$", (thread / "status").read_text(), re.MULTILINE)
-            return not int(blocked, 16) & 1 << (signal.SIGTERM - 1)
-        return False
-
     def taking() -> list[str]:
         threads = list(Path(f"/proc/{process.pid}/task").iterdir())
         assert len(threads) > 3
-        return [thread.name for thread in threads if takes_it(thread)]
+        return [thread.name for thread in threads if _takes_signals(thread)]
 
     wait_until(lambda: taking() == [str(process.pid)], 60, "the main thread to wait for signals")
+
+
+def test_a_signal_during_the_start_ends_it_afterwards(
+    write_config: Callable[..., Path], spawn: Spawn, tmp_path: Path
+) -> None:
+    """The first process of a container would ignore it, and leave its sockets once it is killed."""
+    process = spawn(write_config())
+    main_thread = Path(f"/proc/{process.pid}")
+    wait_until(lambda: not _takes_signals(main_thread), 60, "signals to wait", interval=0.001)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert list((tmp_path / NODE / "kubelet" / "plugins_registry").iterdir()) == []
+
+
+def _takes_signals(thread: Path) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        (blocked,) = re.findall(r"^SigBlk:\s*(\w+)$", (thread / "status").read_text(), re.MULTILINE)
+        return not int(blocked, 16) & 1 << (signal.SIGTERM - 1)
+    return False
 
 
 def test_running_calls_are_finished_on_stop(
