@@ -8,12 +8,14 @@ from typing import Any
 from clusters.driver_host import HostedDriver
 from clusters.interface import Node
 from harness.kube import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Object
+from harness.waiting import NotYet, wait_until
 from suites.devices import allocated
 from suites.drivers import DeviceClass
 from suites.workload import Container, Workloads, pod_manifest
 
 NO_FIT = "cannot allocate all claims"
 """What the scheduler says of a node whose devices don't meet a pod's claims."""
+_GONE_SECONDS = 60.0
 
 
 def request(
@@ -144,3 +146,16 @@ def allocate(
         workloads.namespace,
         subresource="status",
     )
+
+
+def wait_claim_gone(workloads: Workloads, claim: Object) -> None:
+    """Wait until a claim's object is gone; another of its name may be there."""
+    metadata = claim["metadata"]
+
+    def gone() -> bool:
+        found = workloads.kube.find(RESOURCE_CLAIMS, metadata["name"], workloads.namespace)
+        if found and found["metadata"]["uid"] == metadata["uid"]:
+            raise NotYet(found["metadata"])
+        return True
+
+    wait_until(gone, _GONE_SECONDS, f"claim {metadata['name']} to be gone")

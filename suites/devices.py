@@ -38,8 +38,8 @@ def classes_of(claim: Object) -> dict[str, str]:
 
 def allocated_to(claim: Object, requests: Collection[str]) -> list[str]:
     """The names of the devices allocated for some of a claim's requests, sorted."""
-    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
-    return sorted(result["device"] for result in results if result["request"] in requests)
+    found = by_request(claim)
+    return sorted(device for request in requests for device in found.get(request, ()))
 
 
 def by_request(claim: Object) -> dict[str, list[str]]:

@@ -161,9 +161,9 @@ class _Sweep(BaseScenario):
         for name, setting in self._settings.items():
             if self.ground.plan.arms and name not in self.ground.plan.arms:
                 continue
-            arm = main.again(name, phases=phases)
+            arm = main.again(name, phases=phases if setting.shares else longer)
             if not setting.shares:
-                arm = dataclasses.replace(main.again(name, phases=longer), rate=self._spec.shut_rate)
+                arm = dataclasses.replace(arm, rate=self._spec.shut_rate)
             trials.append(self._on_real_nodes(arm) if setting.victim is Victim.KUBELET else arm)
         return trials
 

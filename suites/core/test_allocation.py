@@ -6,7 +6,15 @@ from clusters.interface import Cluster
 from harness.kube import RESOURCE_CLAIMS, Object
 from harness.waiting import NotYet, wait_until
 from suites import kinds
-from suites.claims import NO_FIT, allocated_to, create_claim, create_pod, get_claim, pod_with_claim
+from suites.claims import (
+    NO_FIT,
+    allocated_to,
+    create_claim,
+    create_pod,
+    get_claim,
+    pod_with_claim,
+    wait_claim_gone,
+)
 from suites.devices import by_request, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
@@ -111,6 +119,7 @@ def test_an_allocated_claim_outlives_its_deletion(
     create_pod(workloads, "pod", [gpus.of("gpu")])
     workloads.wait_running("pod")
 
+    deleted = get_claim(workloads, "pod")
     workloads.kube.delete(RESOURCE_CLAIMS, "pod", workloads.namespace)
     create_pod(workloads, "waiter", [gpus.of("gpu")])
     refusal = workloads.wait_unschedulable("waiter", NO_FIT)
@@ -122,7 +131,7 @@ def test_an_allocated_claim_outlives_its_deletion(
     evidence("what the scheduler says to the next pod", refusal)
     expect("the claim stays while its pod runs", claim and _state(claim)["allocated"], claim)
     expect_equal("device of the next pod", allocated_to(workloads, "waiter"), ["gpu-0"])
-    _wait_claim_gone(workloads, "pod")
+    wait_claim_gone(workloads, deleted)
 
 
 def _wait_state(workloads: Workloads, name: str, wanted: Object) -> Object:
@@ -135,13 +144,3 @@ def _wait_state(workloads: Workloads, name: str, wanted: Object) -> Object:
         return state
 
     return wait_until(reached, _FREED_SECONDS, f"claim {name} to be {wanted}")
-
-
-def _wait_claim_gone(workloads: Workloads, name: str) -> None:
-    def gone() -> bool:
-        claim = workloads.kube.find(RESOURCE_CLAIMS, name, workloads.namespace)
-        if claim:
-            raise NotYet(_state(claim))
-        return True
-
-    wait_until(gone, _FREED_SECONDS, f"claim {name} to be gone")

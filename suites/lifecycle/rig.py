@@ -74,6 +74,11 @@ class Bench:
         return [name for name in files.below(files.cdi) if name.startswith(self.driver.name)]
 
 
+def slice_uids(drivers: Drivers, bench: Bench) -> list[str]:
+    """The UIDs of a bench's driver's slices, sorted."""
+    return sorted(each["metadata"]["uid"] for each in drivers.slices(bench.driver))
+
+
 def container_statuses(pod: Object) -> Iterator[Object]:
     """The status of each of a pod's containers, init containers first."""
     yield from pod["status"].get("initContainerStatuses", ())

@@ -12,7 +12,7 @@ from suites.devices import given
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
-from suites.lifecycle.rig import FAILED, Bench
+from suites.lifecycle.rig import FAILED, Bench, slice_uids
 from suites.marks import requirement
 from suites.workload import Workloads
 
@@ -30,15 +30,11 @@ def _second(drivers: Drivers, bench: Bench, instance: str, devices: int) -> Host
     )
 
 
-def _uids(drivers: Drivers, bench: Bench) -> list[str]:
-    return sorted(each["metadata"]["uid"] for each in drivers.slices(bench.driver))
-
-
 @requirement("LIF-08")
 def test_an_update_and_back(drivers: Drivers, workloads: Workloads, evidence: Observations) -> None:
     """A new instance beside the old one, gone again, and there for good: claims and slices notice nothing."""
     bench = Bench(drivers, workloads, devices=3, instance="old")
-    slices = _uids(drivers, bench)
+    slices = slice_uids(drivers, bench)
     by_old = bench.run("by-old")
     specs = bench.cdi_specs()
     errors: dict[str, Sequence[str]] = {}
@@ -63,7 +59,7 @@ def test_an_update_and_back(drivers: Drivers, workloads: Workloads, evidence: Ob
     events = [event for name in ("by-old", "by-trial", "last") for event in workloads.events(name)]
     expect_equal("errors of the calls", errors, {key: [""] for key in errors})
     expect_equal("failures to prepare", [event for event in events if FAILED in event], [])
-    expect_equal("slices, by their UIDs", _uids(drivers, bench), slices)
+    expect_equal("slices, by their UIDs", slice_uids(drivers, bench), slices)
     devices = given(workloads.report("last"))
     expect("the last pod has a device", devices, devices)
 

@@ -17,7 +17,7 @@ from suites.devices import given
 from suites.drivers import Drivers
 from suites.evidence import Observations
 from suites.expect import expect, expect_equal
-from suites.lifecycle.rig import Bench
+from suites.lifecycle.rig import Bench, slice_uids
 from suites.marks import requirement
 from suites.workload import Workloads
 
@@ -151,22 +151,18 @@ def test_slices_of_a_driver_that_stays_away_go(
 ) -> None:
     """Two drivers die, one comes back: the other's slices are deleted after half a minute, its own stay."""
     back, away = (Bench(drivers, workloads, suffix=suffix) for suffix in ("back", "away"))
-    before = _uids(drivers, back)
+    before = slice_uids(drivers, back)
     away.driver.kill()
     back.driver.kill()
 
     back.driver.wait_ready(back.driver.start())
     drivers.wait_registered(back.driver)
-    expect("slices of both at first", _uids(drivers, away), "of one driver they are gone at once")
+    expect("slices of both at first", slice_uids(drivers, away), "of one driver they are gone at once")
     wait_until(
         lambda: not drivers.slices(away.driver), _WIPED_SECONDS, "the slices of a driver that is away to go"
     )
 
-    expect_equal("slices of the driver that is back", _uids(drivers, back), before)
+    expect_equal("slices of the driver that is back", slice_uids(drivers, back), before)
     away.driver.wait_ready(away.driver.start())
-    evidence("slices of the other, once it is back as well", _uids(drivers, away))
-    expect("a driver publishes its slices again", _uids(drivers, away), "none")
-
-
-def _uids(drivers: Drivers, bench: Bench) -> list[str]:
-    return sorted(each["metadata"]["uid"] for each in drivers.slices(bench.driver))
+    evidence("slices of the other, once it is back as well", slice_uids(drivers, away))
+    expect("a driver publishes its slices again", slice_uids(drivers, away), "none")

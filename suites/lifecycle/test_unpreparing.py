@@ -7,9 +7,8 @@ import uuid
 import pytest
 
 from harness.kube import PODS, RESOURCE_CLAIMS, Object
-from harness.waiting import wait_until
 from suites import calls
-from suites.claims import claim_manifest, get_claim, request
+from suites.claims import claim_manifest, get_claim, request, wait_claim_gone
 from suites.devices import allocated, given
 from suites.drivers import Drivers
 from suites.evidence import Observations
@@ -59,7 +58,7 @@ def test_unpreparing_succeeds_whatever_the_claim_is(
             kubelet.unprepare(claim)
         elif claim_is == "deleted":
             workloads.kube.delete(RESOURCE_CLAIMS, "a-claim", workloads.namespace)
-            _wait_claim_gone(workloads, claim)
+            wait_claim_gone(workloads, claim)
         else:
             kubelet.unprepare(_never_seen(bench, workloads))
         kubelet.unprepare(claim)
@@ -72,17 +71,6 @@ def test_unpreparing_succeeds_whatever_the_claim_is(
 def _never_seen(bench: Bench, workloads: Workloads) -> Object:
     requests = [request("device", bench.device_class)]
     return claim_manifest("never-seen", requests, namespace=workloads.namespace, uid=str(uuid.uuid4()))
-
-
-def _wait_claim_gone(workloads: Workloads, claim: Object) -> None:
-    """Wait until a claim's object is gone; another of its name may be there."""
-    metadata = claim["metadata"]
-
-    def gone() -> bool:
-        found = workloads.kube.find(RESOURCE_CLAIMS, metadata["name"], workloads.namespace)
-        return found is None or found["metadata"]["uid"] != metadata["uid"]
-
-    wait_until(gone, 60, f"claim {metadata['name']} to be gone")
 
 
 @requirement("LIF-04")
@@ -129,7 +117,7 @@ def test_a_successor_waits_for_a_pod_deleted_by_force(
         workloads.kube.delete(PODS, "pod", workloads.namespace, grace_seconds=0)
         workloads.wait_gone("pod", 10)
         workloads.kube.delete(RESOURCE_CLAIMS, "pod", workloads.namespace)
-        _wait_claim_gone(workloads, old)
+        wait_claim_gone(workloads, old)
         claim = bench.create(successor)
         event = workloads.wait_event(successor, reasons[successor], deadline=_SUCCESSOR_SECONDS)
         expect_not_started(workloads, successor)
